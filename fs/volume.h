@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mounted volume: the store, the inodes, the allocator, and which region is where. */
+#pragma once
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "engine/base/error.h"
+#include "engine/rmem.h"
+#include "fs/store.h"
+
+struct inode;
+struct inode_table;
+struct allocator;
+struct volume_worker;
+
+#define VOLUME_PAGE_BYTES  4096u
+#define VOLUME_CHUNK_BYTES (64ull << 20) /* one C record covers this much of a file */
+#define VOLUME_NAME_MAX    255u
+#define VOLUME_SIZE_MAX    (1ull << 60)  /* bytes of one file */
+
+struct volume_options {
+	struct store_options store;
+	uint64_t stripe_bytes;       /* power of two, multiple of a page */
+	unsigned sync_interval_ms;   /* dirty inodes are put and the store is synced this often */
+};
+
+/* What a volume's region id stands for. Ids are never used twice in a volume. */
+struct volume_region {
+	uint32_t id;
+	uint32_t server_region; /* index on the server */
+	uint16_t server;        /* index in the engine */
+	bool attached;          /* the server was seen with the incarnation that holds our bytes */
+	bool lost;              /* its memory is gone: reads are EIO, frees cost nothing */
+	uint64_t length;        /* bytes */
+};
+
+struct volume {
+	struct store *store;
+	struct inode_table *inodes;
+	struct allocator *allocator;
+	struct volume_worker *worker;
+	/* Held by every operation that changes names, link counts or orphans. */
+	pthread_mutex_t namespace_lock;
+	uint8_t uuid[16];
+	uint64_t mount_id;
+	uint64_t stripe_bytes;
+	unsigned sync_interval_ms;
+	/* Region table: grows at attach, entries never move or go; read without a lock. */
+	struct volume_region *regions;
+	_Atomic(uint32_t) region_count;
+	pthread_mutex_t region_lock;
+};
+
+/* Opens the store (formatting an empty one), takes the mount session, reclaims what dead sessions
+ * left (orphans), loads the allocator, starts the worker thread.
+ * Errors: those of store_open(), -EPROTO (format of another version), -EIO. */
+int volume_open(const struct volume_options *options, struct volume **volume,
+		struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* Flushes, syncs, ends the session, closes. Returns the first error; all is freed anyway. */
+int volume_close(struct volume *volume) RMEM_MUST_CHECK;
+
+/* Tells the volume that engine server `server` is up as `info` describes. A server new to the volume
+ * brings its regions as free space; a known one with the same incarnation gets its regions attached;
+ * one with another incarnation has lost our bytes: its old regions become lost, its new ones free
+ * space. Any thread. Errors: -EIO, -ENOSPC (store). */
+int volume_attach(struct volume *volume, unsigned server, const struct rmem_server_info *info,
+		  struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* NULL: no such region. Any thread, no lock. */
+const struct volume_region *volume_region(const struct volume *volume, uint32_t id);
+
+struct volume_usage {
+	uint64_t pages_total, pages_free; /* attached regions */
+	uint64_t inodes;
+};
+void volume_usage(struct volume *volume, struct volume_usage *usage);
+
+/* Runs `job` on the worker thread: what may block (store syncs, large reclaims). */
+struct volume_job {
+	void (*run)(struct volume_job *job);
+	struct volume_job *next;
+};
+void volume_defer(struct volume *volume, struct volume_job *job);
+
+/* Calls `done(user, status)` on the worker thread once everything committed before is durable;
+ * requests that wait together share one store_sync(). Allocates nothing: `sync` is the caller's. */
+struct volume_sync {
+	void (*done)(struct volume_sync *sync, int status);
+	struct volume_sync *next;
+};
+void volume_sync(struct volume *volume, struct volume_sync *sync);
