@@ -8,7 +8,7 @@
  * dirty inode is on the volume's dirty list and holds a reference on itself.
  *
  * Lock order: volume->namespace_lock, inode->lock (two inodes: by ascending number), table lock,
- * the store's writer. No lock is held while remote bytes move: see struct io_gate in fs/data.h. */
+ * the store's writer. No lock is held while remote bytes move: see fs/gate.h. */
 #pragma once
 
 #include <pthread.h>
@@ -18,6 +18,7 @@
 #include <uthash.h>
 
 #include "engine/base/error.h"
+#include "fs/gate.h"
 #include "fs/store.h"
 
 struct volume;
@@ -44,13 +45,6 @@ enum inode_dirty {
 	INODE_DIRTY_MAP = 2,
 };
 
-/* Data operations in flight on an inode; the rules are with data.c, which alone uses it. */
-struct io_gate {
-	unsigned shared;            /* running */
-	bool exclusive;             /* one running alone */
-	struct io_waiter *head, **tail; /* waiting, in order */
-};
-
 struct inode {
 	UT_hash_handle hh;      /* table lock */
 	uint64_t ino;           /* constant */
@@ -63,7 +57,7 @@ struct inode {
 	unsigned opens;         /* open file descriptions */
 	bool orphan;            /* nlink is 0 and an O record stands for it */
 	struct extent_map *map; /* regular files, NULL until first needed */
-	struct io_gate gate;
+	struct io_gate gate;    /* data operations in flight; fs/data.c */
 };
 
 /* The inode with this number, from memory or the store, with one more reference.
