@@ -13,12 +13,19 @@
  *    error and its own id;
  *  - after a failed completion the lane is in error: everything posted before and after completes
  *    with RMEM_WC_FLUSHED, also without a signal; nothing moves bytes any more;
+ *  - a lane in error still takes requests, the one with no SGE included, and flushes them in turn:
+ *    the engine posts a last signaled one behind all others, and when that one comes back flushed
+ *    nothing of the lane's is outstanding any more;
  *  - post() takes as many requests of the chain as there is room for and says where it stopped;
- *    -EAGAIN is "queue full, try after a completion" and nothing else;
+ *    -EAGAIN is "queue full, try after a completion" and nothing else. The chain is the caller's
+ *    again when post() returns;
  *  - no call on the data path blocks, allocates or locks.
  *
- * Which thread: post, poll, arm: the reactor that owns lane and queue. Everything else: the control
- * thread of the engine. */
+ * Which thread: post, poll, arm, ack and resize: the reactor that owns lane and queue. Everything
+ * else: threads of the engine's control side. Of those calls, the ones on a connection and its
+ * lanes come from one thread at a time, but connections are made side by side; port_open, mr_* and
+ * cq_create come one at a time in the whole engine; and all of them come while reactors are
+ * polling the queues that new or closed lanes belong to. */
 #pragma once
 
 #include <stdbool.h>
@@ -98,19 +105,21 @@ struct rmem_port_limits {
 struct rmem_conn_info {
 	uint64_t incarnation;
 	uint32_t region_count;
-	const struct rmem_remote *regions; /* owned by the connection */
+	const struct rmem_remote *regions; /* the connection's, until disconnect */
 };
 
 struct rmem_lane_options {
-	uint32_t depth;
+	uint32_t depth; /* requests outstanding at most, unsignaled ones included */
 	uint32_t inline_bytes;
+	uint32_t detect_ms; /* a peer that stopped answering must fail requests within this */
 };
 
 struct rmem_fabric {
 	const char *scheme; /* of the URL: "shm", "verbs" */
 
-	/* The port that leads to `url`: made if need be, and shared by URLs that use the same device.
-	 * Checks the URL. Errors: -EINVAL, -ENODEV, ... */
+	/* The port that leads to `url`: made if need be, and shared by URLs that use the same device:
+	 * those get the same pointer, and close it once for each time they opened it. Checks the
+	 * URL; doesn't wait for the peer. Errors: -EINVAL, -ENODEV, ... */
 	int (*port_open)(const char *url, struct rmem_port **port, struct rmem_error *error);
 	void (*port_close)(struct rmem_port *port);
 	void (*port_limits)(const struct rmem_port *port, struct rmem_port_limits *limits);
@@ -123,7 +132,7 @@ struct rmem_fabric {
 	/* A queue that never overruns as long as at most `depth` requests are outstanding on it. */
 	int (*cq_create)(struct rmem_port *port, uint32_t depth, struct rmem_cq **cq,
 			 struct rmem_error *error);
-	/* Grows it; no completion is lost. The reactor is not polling meanwhile. */
+	/* Grows it; no completion is lost. */
 	int (*cq_resize)(struct rmem_cq *cq, uint32_t depth, struct rmem_error *error);
 	void (*cq_destroy)(struct rmem_cq *cq);
 	/* Up to `count` completions; 0 none; -errno the queue is broken. */
