@@ -7,6 +7,13 @@
  * transaction: at fsync, close, unmount, and at the latest one commit interval after the change. A
  * dirty inode is on the volume's dirty list and holds a reference on itself.
  *
+ * The end of an inode. When its last name goes while it is open, or while a data operation is in its
+ * gate, it becomes an `orphan`: its records stay, an O record stands for it, and the last unref
+ * reclaims it. Otherwise everything goes in the transaction that took the name, and what is left in
+ * memory is `removed`: an operation that raced with the removal may still hold it, must put nothing
+ * into the store for it, and answers -ESTALE. So data operations hold a reference and their place in
+ * the gate for as long as their bytes move, and look at `removed` when they enter.
+ *
  * Lock order: volume->namespace_lock, inode->lock (two inodes: by ascending number), table lock,
  * the store's writer. No lock is held while remote bytes move: see fs/gate.h. */
 #pragma once
@@ -20,8 +27,8 @@
 #include "engine/base/error.h"
 #include "fs/gate.h"
 #include "fs/store.h"
+#include "fs/volume.h"
 
-struct volume;
 struct extent_map;
 
 #define INODE_ROOT 1u
@@ -45,17 +52,28 @@ enum inode_dirty {
 	INODE_DIRTY_MAP = 2,
 };
 
+enum inode_state {
+	INODE_LOADING, /* in the table while its record is read or first written: getters wait */
+	INODE_READY,
+	INODE_FAILED,  /* there is no such inode; goes with its last reference */
+};
+
 struct inode {
 	UT_hash_handle hh;      /* table lock */
 	uint64_t ino;           /* constant */
 	uint64_t refs;          /* table lock */
+	enum inode_state state; /* table lock */
+	int load_error;         /* table lock: why it is INODE_FAILED */
 	struct inode *dirty_next, *dirty_prev; /* table lock */
+	struct volume *volume;  /* constant */
+	struct volume_job reclaim; /* once refs are 0 */
 
 	pthread_mutex_t lock;   /* guards everything below */
 	struct inode_attr attr;
 	unsigned dirty;         /* enum inode_dirty */
 	unsigned opens;         /* open file descriptions */
 	bool orphan;            /* nlink is 0 and an O record stands for it */
+	bool removed;           /* nlink is 0 and its records are gone */
 	struct extent_map *map; /* regular files, NULL until first needed */
 	struct io_gate gate;    /* data operations in flight; fs/data.c */
 };
@@ -81,8 +99,46 @@ int inode_flush(struct volume *volume, struct inode *inode) RMEM_MUST_CHECK;
 /* All dirty inodes. Returns the first error after having tried each. */
 int inode_flush_all(struct volume *volume) RMEM_MUST_CHECK;
 
-/* Puts `attr` as the inode's record into `txn`: for transactions of the namespace. */
-int inode_put_record(struct store_txn *txn, uint64_t ino, const struct inode_attr *attr)
-	RMEM_MUST_CHECK;
+/* For open files: counts one more (-ESTALE when the inode was removed) or one less. They take
+ * inode->lock. The open file holds a reference of its own, dropped after inode_close(). */
+int inode_open(struct inode *inode) RMEM_MUST_CHECK;
+void inode_close(struct inode *inode);
+
+/* inode->lock held: puts `attr` as the inode's record into `txn`. The caller makes it inode->attr
+ * once the transaction has committed. Errors: -ESTALE (removed), -ENOSPC, -EIO. */
+int inode_put_record(struct store_txn *txn, const struct inode *inode,
+		     const struct inode_attr *attr) RMEM_MUST_CHECK;
 
 int64_t inode_now_ns(void); /* CLOCK_REALTIME */
+
+/* --- For namespace and volume ----------------------------------------------------------------- */
+
+/* An object for a new inode, in the table but not to be had until inode_publish() says how the
+ * transaction that stores its record ended. With status 0 the caller has one reference; otherwise
+ * the object is gone. */
+int inode_prepare(struct volume *volume, uint64_t ino, const struct inode_attr *attr,
+		  struct inode **inode) RMEM_MUST_CHECK;
+void inode_publish(struct inode *inode, int status);
+
+/* Locks and unlocks several inodes in the order that the lock order asks for. NULL and repeated
+ * entries are fine; `inodes` gets sorted. */
+#define INODE_LOCK_MAX 4u
+struct inode_set {
+	struct inode *inodes[INODE_LOCK_MAX];
+	unsigned count;
+};
+void inode_set_add(struct inode_set *set, struct inode *inode);
+void inode_set_lock(struct inode_set *set);
+void inode_set_unlock(const struct inode_set *set);
+
+/* inode->lock held, after the commit that deleted its records: nothing is dirty any more. */
+void inode_mark_removed(struct inode *inode);
+
+/* Deletes what the store has of an inode without a name, in transactions of bounded size; the O
+ * record of session `mount_id` goes with the last. Errors: -EIO, -ENOSPC: some may be left, and the
+ * O record with it. */
+int inode_reclaim(struct volume *volume, uint64_t mount_id, uint64_t ino) RMEM_MUST_CHECK;
+
+int inode_table_create(struct inode_table **table) RMEM_MUST_CHECK;
+/* Reclaims orphans and frees every inode, whoever holds references; flush first. */
+void inode_table_destroy(struct volume *volume, struct inode_table *table);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/base/error.h"
@@ -30,9 +31,11 @@ struct volume_region {
 	uint32_t id;
 	uint32_t server_region; /* index on the server */
 	uint16_t server;        /* index in the engine */
-	bool attached;          /* the server was seen with the incarnation that holds our bytes */
-	bool lost;              /* its memory is gone: reads are EIO, frees cost nothing */
 	uint64_t length;        /* bytes */
+	/* Written once, after `server` and `server_region` (which mean nothing before): the server was
+	 * seen with the incarnation that holds our bytes. It stays set while the server is down. */
+	_Atomic(bool) attached;
+	_Atomic(bool) lost;     /* its memory is gone: reads are EIO, frees cost nothing */
 };
 
 struct volume {
@@ -44,6 +47,8 @@ struct volume {
 	pthread_mutex_t namespace_lock;
 	uint8_t uuid[16];
 	uint64_t mount_id;
+	uint64_t ino_next, ino_end; /* namespace_lock: numbers reserved for this mount */
+	_Atomic(uint64_t) inode_count; /* for statfs */
 	uint64_t stripe_bytes;
 	unsigned sync_interval_ms;
 	/* Region table: grows at attach, entries never move or go; read without a lock. */
