@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/data.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "engine/base/checked.h"
+#include "fs/data_plan.h"
+
+#define RETRY_MS 20 /* how often a request that waits for a lost server looks again */
+
+struct data_thread {
+	struct data_shared *shared;
+	struct rmem_reactor *reactor;
+	struct data_request *waiting; /* for a lost server */
+	struct rmem_timeout retry;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Ends a request that is inside the gate. inode->lock is held, and dropped here. */
+static void finish_locked(struct data_request *request, int status)
+{
+	struct inode *inode = request->inode;
+	struct io_waiter *next = gate_leave(&inode->gate, &request->waiter);
+
+	pthread_mutex_unlock(&inode->lock);
+	gate_resume(next);
+	request->done(request, status);
+}
+
+static void finish(struct data_request *request, int status)
+{
+	pthread_mutex_lock(&request->inode->lock);
+	finish_locked(request, status);
+}
+
+/* A server is not there: fail at once, or try again until the deadline. */
+static void wait_for_server(struct data_request *request)
+{
+	struct data_thread *thread = request->thread;
+	uint64_t now;
+
+	if (thread->shared->wait_ms == 0) {
+		finish(request, -EIO);
+		return;
+	}
+	now = now_ns();
+	if (request->deadline_ns == 0)
+		request->deadline_ns = now + (uint64_t)thread->shared->wait_ms * 1000000u;
+	if (atomic_load_explicit(&request->interrupted, memory_order_relaxed)) {
+		finish(request, -EINTR);
+		return;
+	}
+	if (now >= request->deadline_ns) {
+		finish(request, -EIO);
+		return;
+	}
+	request->next = thread->waiting;
+	thread->waiting = request;
+	if (request->next == NULL)
+		rmem_timeout_set(thread->reactor, &thread->retry, RETRY_MS);
+}
+
+static void transferred(struct rmem_batch *batch, int status)
+{
+	struct data_request *request = RMEM_CONTAINER_OF(batch, struct data_request, batch);
+
+	if (RMEM_UNLIKELY(status != 0)) {
+		if (status == -ENOTCONN)
+			wait_for_server(request);
+		else
+			finish(request, -EIO);
+		return;
+	}
+	pthread_mutex_lock(&request->inode->lock);
+	finish_locked(request, data_apply(request->thread->shared, request));
+}
+
+static void resume(struct io_waiter *waiter)
+{
+	struct data_request *request = RMEM_CONTAINER_OF(waiter, struct data_request, waiter);
+
+	rmem_reactor_call(request->thread->reactor, &request->call);
+}
+
+/* The request is inside the gate and inode->lock is held; it is dropped here. */
+static void run_locked(struct data_request *request)
+{
+	struct data_thread *thread = request->thread;
+	struct inode *inode = request->inode;
+	int result = data_plan(thread->shared, request);
+
+	if (result == DATA_NEED_EXCLUSIVE) {
+		struct io_waiter *next = gate_leave(&inode->gate, &request->waiter);
+
+		request->waiter.exclusive = true;
+		if (!gate_enter(&inode->gate, &request->waiter)) {
+			pthread_mutex_unlock(&inode->lock);
+			gate_resume(next);
+			return;
+		}
+		assert(next == NULL); /* who entered in between would have kept us out */
+		result = data_plan(thread->shared, request);
+	}
+	if (result == 0 && request->segment_count == 0) {
+		finish_locked(request, data_apply(thread->shared, request));
+		return;
+	}
+	if (result != 0 && result != -ENOTCONN) {
+		finish_locked(request, result);
+		return;
+	}
+	pthread_mutex_unlock(&inode->lock);
+	if (result == -ENOTCONN) {
+		wait_for_server(request);
+		return;
+	}
+	request->batch = (struct rmem_batch){
+		.op = request->kind == DATA_READ ? RMEM_READ : RMEM_WRITE,
+		.segments = request->segments,
+		.segment_count = request->segment_count,
+		.done = transferred,
+	};
+	rmem_submit(thread->reactor, &request->batch);
+}
+
+static void run_resumed(struct rmem_call *call)
+{
+	struct data_request *request = RMEM_CONTAINER_OF(call, struct data_request, call);
+
+	pthread_mutex_lock(&request->inode->lock);
+	run_locked(request);
+}
+
+static void retry_waiting(struct rmem_timeout *timeout)
+{
+	struct data_thread *thread = RMEM_CONTAINER_OF(timeout, struct data_thread, retry);
+	struct data_request *request = thread->waiting;
+
+	thread->waiting = NULL;
+	while (request != NULL) {
+		struct data_request *next = request->next;
+
+		pthread_mutex_lock(&request->inode->lock);
+		run_locked(request);
+		request = next;
+	}
+}
+
+void data_start(struct data_thread *thread, struct data_request *request)
+{
+	struct inode *inode = request->inode;
+
+	if (request->kind != DATA_READ &&
+	    !rmem_range_ok(request->offset, request->length, VOLUME_SIZE_MAX)) {
+		request->done(request, -EFBIG);
+		return;
+	}
+	request->thread = thread;
+	request->transferred = 0;
+	request->deadline_ns = 0;
+	request->waiter.exclusive = request->kind >= DATA_TRUNCATE;
+	request->waiter.resume = resume;
+	request->call.fn = run_resumed;
+	pthread_mutex_lock(&inode->lock);
+	if (gate_enter(&inode->gate, &request->waiter))
+		run_locked(request);
+	else
+		pthread_mutex_unlock(&inode->lock);
+}
+
+int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsigned wait_ms,
+		       struct data_shared **result, struct rmem_error *error)
+{
+	struct data_shared *shared = calloc(1, sizeof(*shared));
+	int status;
+
+	if (shared == NULL)
+		return rmem_fail(error, ENOMEM, "out of memory");
+	shared->engine = engine;
+	shared->volume = volume;
+	shared->wait_ms = wait_ms;
+	shared->zeros = mmap(NULL, VOLUME_PAGE_BYTES, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (shared->zeros == MAP_FAILED) {
+		free(shared);
+		return rmem_fail(error, ENOMEM, "out of memory");
+	}
+	status = rmem_memory_register(engine, shared->zeros, VOLUME_PAGE_BYTES,
+				      &shared->zeros_memory, error);
+	if (status != 0) {
+		data_shared_destroy(shared);
+		return status;
+	}
+	*result = shared;
+	return 0;
+}
+
+void data_shared_destroy(struct data_shared *shared)
+{
+	if (shared == NULL)
+		return;
+	if (shared->zeros_memory != NULL)
+		rmem_memory_unregister(shared->zeros_memory);
+	munmap(shared->zeros, VOLUME_PAGE_BYTES);
+	free(shared);
+}
+
+int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
+		       struct data_thread **result)
+{
+	struct data_thread *thread = calloc(1, sizeof(*thread));
+
+	if (thread == NULL)
+		return -ENOMEM;
+	thread->shared = shared;
+	thread->reactor = reactor;
+	thread->retry.fn = retry_waiting;
+	*result = thread;
+	return 0;
+}
+
+void data_thread_destroy(struct data_thread *thread)
+{
+	if (thread == NULL)
+		return;
+	rmem_timeout_cancel(thread->reactor, &thread->retry);
+	free(thread);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data path: from a range of a file to a batch of remote transfers, and back.
+ *
+ * One data_thread per reactor; everything that takes one is called on that reactor's thread, and a
+ * request's `done` comes on it too. No step hands a request to another thread, except that a request
+ * which had to wait at a file's gate for one of another reactor is sent home by a reactor call.
+ *
+ * A request's life: enter the inode's gate; plan under the inode's lock (look the range up, allocate
+ * for holes, build segments); submit one batch without any lock; apply under the lock (written state,
+ * size, times, unmapping); leave the gate; done. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/rmem.h"
+#include "fs/extent.h"
+#include "fs/gate.h"
+#include "fs/inode.h"
+#include "fs/volume.h"
+
+/* A read or write of 1 MiB at any offset touches 257 pages, each perhaps an extent of its own, and
+ * wants up to three pads of zeros. */
+#define DATA_TRANSFER_MAX (1u << 20) /* bytes of one read or write */
+#define DATA_SEGMENTS_MAX (DATA_TRANSFER_MAX / VOLUME_PAGE_BYTES + 8)
+#define DATA_PIECES_MAX   64
+
+enum data_kind {
+	DATA_READ,
+	DATA_WRITE,
+	DATA_TRUNCATE,
+	DATA_FALLOCATE,
+	DATA_TRIM, /* give back what growing took ahead of need; at last close */
+};
+
+enum data_flags {
+	DATA_KEEP_TIMES = 1,      /* the kernel keeps mtime and will tell it */
+	DATA_DROP_PRIVILEGES = 2, /* clear set-user-id, and set-group-id where it means execution */
+};
+
+struct data_request {
+	/* In. The caller owns the request and keeps a reference on the inode until `done`. */
+	enum data_kind kind;
+	unsigned flags;        /* enum data_flags */
+	int mode;              /* fallocate: FALLOC_FL_... */
+	struct inode *inode;
+	uint64_t offset;       /* truncate: the new size */
+	uint64_t length;
+	uint8_t *buffer;       /* reads and writes: `length` bytes in the reactor's staging arena */
+	void (*done)(struct data_request *request, int status);
+	void *user;
+	_Atomic(bool) interrupted; /* set by anybody: stop waiting for a lost server (-EINTR) */
+
+	/* Out: bytes read (short at the end of the file) or written. */
+	uint64_t transferred;
+
+	/* data.c's. */
+	struct data_thread *thread;
+	struct data_request *next;
+	struct io_waiter waiter;
+	struct rmem_call call;
+	struct rmem_batch batch;
+	uint64_t deadline_ns; /* of waiting for a lost server; 0: not waiting yet */
+	bool fresh;           /* the write fills pages that were not written before */
+	uint32_t segment_count;
+	struct rmem_segment segments[DATA_SEGMENTS_MAX];
+};
+
+struct data_shared;
+struct data_thread;
+
+/* What all data threads of a mount share. `wait_ms`: how long an operation waits for a lost server
+ * before it fails with -EIO (0: not at all). */
+int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsigned wait_ms,
+		       struct data_shared **shared, struct rmem_error *error) RMEM_MUST_CHECK;
+void data_shared_destroy(struct data_shared *shared);
+
+int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
+		       struct data_thread **thread) RMEM_MUST_CHECK;
+void data_thread_destroy(struct data_thread *thread); /* nothing may be in flight */
+
+/* Starts a request; `done` may be called before this returns. Status: 0; -EIO (a server is lost, or
+ * its memory); -ENOSPC; -EFBIG (beyond VOLUME_SIZE_MAX); -EINTR; -EOPNOTSUPP (fallocate modes other
+ * than keep-size, punch-hole and zero-range); -ENOMEM. After an error nothing has changed but, for a
+ * write, possibly the bytes of the range itself. */
+void data_start(struct data_thread *thread, struct data_request *request);

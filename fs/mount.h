@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the FUSE side of a mount shares: made by main.c, used by channel.c and ops*.c. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/rmem.h"
+#include "fs/data.h"
+#include "fs/volume.h"
+
+struct fuse_session;
+
+enum mount_cache {
+	MOUNT_CACHE_NONE,   /* the kernel caches no data */
+	MOUNT_CACHE_AUTO,   /* close-to-open */
+	MOUNT_CACHE_ALWAYS, /* nobody else changes the volume: everything cached, write-back */
+};
+
+struct mount {
+	struct volume *volume;
+	struct data_shared *data;
+	enum mount_cache cache;
+	struct fuse_session *session;
+	/* Called once, on a reactor thread, when the kernel has accepted the mount. */
+	void (*ready)(struct mount *mount);
+	void *user;
+	/* Agreed with the kernel at INIT. */
+	bool writeback;    /* the kernel keeps size and mtime of files and writes back later */
+	bool killpriv_v2;  /* it tells with each write whether privileges are to be dropped */
+};
