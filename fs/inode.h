@@ -89,6 +89,9 @@ void inode_ref(struct volume *volume, struct inode *inode);
  * inode's space and records (in this thread when that is quick, else in the volume's worker). */
 void inode_unref(struct volume *volume, struct inode *inode, uint64_t count);
 
+/* The kernel forgets `count` of its references on inode number `ino`, which it was given. */
+void inode_forget(struct volume *volume, uint64_t ino, uint64_t count);
+
 /* inode->lock held: notes a change that is not in the store yet. */
 void inode_mark_dirty(struct volume *volume, struct inode *inode, unsigned what);
 
