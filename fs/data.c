@@ -216,6 +216,11 @@ void data_shared_destroy(struct data_shared *shared)
 	free(shared);
 }
 
+bool data_waits(const struct data_shared *shared)
+{
+	return shared->wait_ms != 0;
+}
+
 int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
 		       struct data_thread **result)
 {

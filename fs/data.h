@@ -75,6 +75,9 @@ int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsign
 		       struct data_shared **shared, struct rmem_error *error) RMEM_MUST_CHECK;
 void data_shared_destroy(struct data_shared *shared);
 
+/* Whether operations wait for lost servers, so that an interrupt matters to them. */
+bool data_waits(const struct data_shared *shared);
+
 int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
 		       struct data_thread **thread) RMEM_MUST_CHECK;
 void data_thread_destroy(struct data_thread *thread); /* nothing may be in flight */

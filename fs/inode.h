@@ -72,6 +72,7 @@ struct inode {
 	struct inode_attr attr;
 	unsigned dirty;         /* enum inode_dirty */
 	unsigned opens;         /* open file descriptions */
+	unsigned writers;       /* those among them that may write */
 	bool orphan;            /* nlink is 0 and an O record stands for it */
 	bool removed;           /* nlink is 0 and its records are gone */
 	struct extent_map *map; /* regular files, NULL until first needed */
