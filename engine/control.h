@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client's side of the conversation with a memory server over its Unix socket.
+ *
+ * Every call is bounded by a deadline (rmem_now_ns() time) and may be made by any thread; nothing
+ * is shared. Errors name the socket and what to do about it. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/error.h"
+#include "engine/wire.h"
+
+#define RMEM_CONTROL_FDS_MAX 8
+
+/* A message and the descriptors that came with it; the receiver closes them. */
+struct rmem_control_message {
+	enum rmem_wire_type type;
+	size_t length;
+	unsigned fd_count;
+	int fds[RMEM_CONTROL_FDS_MAX];
+	uint8_t bytes[RMEM_WIRE_MAX_BYTES];
+};
+
+/* The path in "shm:PATH"; points into `url`. Errors: -EINVAL (no such URL), -ENAMETOOLONG. */
+int rmem_control_path(const char *url, const char **path, struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* Connects. Errors: -ENOENT (no socket there), -ECONNREFUSED (nobody behind it), -EACCES,
+ * -ETIMEDOUT, -EPROTO (not this kind of socket). */
+int rmem_control_connect(const char *path, uint64_t deadline_ns, int *fd,
+			 struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* Sends `request` of `length` bytes and waits for the message of type `wanted` that answers it.
+ * An ERROR instead of it becomes the error: -EPROTO (the peer is no rmemd, or speaks another
+ * version), -EBUSY, -ETIMEDOUT, -ESHUTDOWN, -ECONNRESET. On an error no descriptor is left open. */
+int rmem_control_ask(int fd, const char *path, const void *request, size_t length,
+		     enum rmem_wire_type wanted, uint64_t deadline_ns,
+		     struct rmem_control_message *answer, struct rmem_error *error) RMEM_MUST_CHECK;
+
+void rmem_control_close_fds(struct rmem_control_message *message);

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/fabric_shm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "engine/base/checked.h"
+
+/* --- Completion queues ------------------------------------------------------------------------ */
+
+static uint32_t ring_size(uint32_t depth)
+{
+	uint32_t size = 16;
+
+	while (size < depth)
+		size *= 2;
+	return size;
+}
+
+static int cq_create(struct rmem_port *port, uint32_t depth, struct rmem_cq **cq,
+		     struct rmem_error *error)
+{
+	struct rmem_cq *made;
+	int code;
+
+	(void)port;
+	if (depth == 0 || depth > SHM_CQ_DEPTH_MAX)
+		return rmem_fail(error, EINVAL, "a completion queue of %u entries", depth);
+	made = calloc(1, sizeof(*made));
+	if (made == NULL)
+		return rmem_fail(error, ENOMEM, "out of memory");
+	made->mask = ring_size(depth) - 1;
+	made->ring = calloc(made->mask + 1u, sizeof(*made->ring));
+	made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (made->ring == NULL || made->event_fd < 0) {
+		code = made->ring == NULL ? ENOMEM : errno;
+		if (made->event_fd >= 0)
+			close(made->event_fd);
+		free(made->ring);
+		free(made);
+		return rmem_fail(error, code, "no completion queue: %s", strerror(code));
+	}
+	pthread_mutex_init(&made->lock, NULL);
+	LIST_INIT(&made->links);
+	*cq = made;
+	return 0;
+}
+
+static int cq_resize(struct rmem_cq *cq, uint32_t depth, struct rmem_error *error)
+{
+	uint32_t mask = ring_size(depth) - 1;
+	struct shm_cqe *ring;
+
+	if (depth == 0 || depth > SHM_CQ_DEPTH_MAX)
+		return rmem_fail(error, EINVAL, "a completion queue of %u entries", depth);
+	if (mask <= cq->mask)
+		return 0;
+	ring = calloc(mask + 1u, sizeof(*ring));
+	if (ring == NULL)
+		return rmem_fail(error, ENOMEM, "no completion queue of %u entries", depth);
+	for (uint32_t i = cq->head; i != cq->tail; i++)
+		ring[i & mask] = cq->ring[i & cq->mask];
+	free(cq->ring);
+	cq->ring = ring;
+	cq->mask = mask;
+	return 0;
+}
+
+static void cq_destroy(struct rmem_cq *cq)
+{
+	if (cq == NULL)
+		return;
+	assert(LIST_EMPTY(&cq->links));
+	pthread_mutex_destroy(&cq->lock);
+	close(cq->event_fd);
+	free(cq->ring);
+	free(cq);
+}
+
+/* Wakes who armed the queue, once. */
+static void announce(struct rmem_cq *cq)
+{
+	const uint64_t one = 1;
+
+	if (atomic_exchange(&cq->armed, false))
+		(void)!write(cq->event_fd, &one, sizeof(one));
+}
+
+/* There is room: every request outstanding completes at most once, and lane_post() takes no more
+ * of them than the ring has entries. */
+static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_wc_status status)
+{
+	struct rmem_cq *cq = link->cq;
+	struct shm_cqe *entry = &cq->ring[cq->tail & cq->mask];
+
+	cq->tail++;
+	entry->completion.id = id;
+	entry->completion.status = status;
+	entry->completion.provider_status = 0;
+	entry->link = link;
+	entry->retires = link->uncovered;
+	link->uncovered = 0;
+}
+
+/* Some lane was aborted: what it executed without a signal, and what nothing came after, still
+ * has to be reported. */
+static RMEM_COLD void attend(struct rmem_cq *cq)
+{
+	struct rmem_lane_link *link;
+
+	/* Cleared before the lanes are looked at: an abort after this sets it again. Acquire pairs
+	 * with the release in shm_lane_abort(). */
+	atomic_exchange_explicit(&cq->attention, false, memory_order_acq_rel);
+	pthread_mutex_lock(&cq->lock);
+	LIST_FOREACH(link, &cq->links, cq_link)
+	{
+		if (link->uncovered > 0 &&
+		    atomic_load_explicit(&link->state, memory_order_relaxed) != SHM_LANE_RUNNING)
+			complete(link, link->last_id, RMEM_WC_FLUSHED);
+	}
+	pthread_mutex_unlock(&cq->lock);
+}
+
+static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsigned count)
+{
+	unsigned taken = 0;
+
+	if (RMEM_UNLIKELY(atomic_load_explicit(&cq->attention, memory_order_relaxed)))
+		attend(cq);
+	while (taken < count && cq->head != cq->tail) {
+		struct shm_cqe *entry = &cq->ring[cq->head & cq->mask];
+
+		cq->head++;
+		completions[taken++] = entry->completion;
+		entry->link->in_flight -= entry->retires;
+		cq->outstanding -= entry->retires;
+	}
+	return (int)taken;
+}
+
+static int cq_fd(const struct rmem_cq *cq)
+{
+	return cq->event_fd;
+}
+
+static int cq_arm(struct rmem_cq *cq)
+{
+	/* Sequentially consistent, as is the abort's side: either the poll that follows sees its
+	 * `attention`, or the abort sees `armed`. */
+	atomic_store(&cq->armed, true);
+	atomic_thread_fence(memory_order_seq_cst);
+	return 0;
+}
+
+static void cq_ack(struct rmem_cq *cq)
+{
+	uint64_t events;
+
+	(void)!read(cq->event_fd, &events, sizeof(events));
+}
+
+/* --- Lanes ------------------------------------------------------------------------------------ */
+
+static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
+		     const struct rmem_lane_options *options, struct rmem_lane_link **link,
+		     struct rmem_error *error)
+{
+	struct rmem_lane_link *made;
+	int lost;
+
+	if (options->depth == 0 || options->depth > SHM_DEPTH_MAX ||
+	    options->inline_bytes > SHM_INLINE_MAX_BYTES)
+		return rmem_fail(error, EINVAL, "a lane of depth %u with %u bytes inline",
+				 options->depth, options->inline_bytes);
+	made = calloc(1, sizeof(*made));
+	if (made == NULL)
+		return rmem_fail(error, ENOMEM, "out of memory");
+	made->regions = conn->regions;
+	made->mrs = conn->mrs;
+	made->cq = cq;
+	made->depth = options->depth;
+	made->inline_bytes = options->inline_bytes;
+	made->conn = conn;
+	pthread_mutex_lock(&conn->lock);
+	lost = conn->lost;
+	if (lost == 0) {
+		LIST_INSERT_HEAD(&conn->links, made, conn_link);
+		pthread_mutex_lock(&cq->lock);
+		LIST_INSERT_HEAD(&cq->links, made, cq_link);
+		pthread_mutex_unlock(&cq->lock);
+	}
+	pthread_mutex_unlock(&conn->lock);
+	if (lost != 0) {
+		free(made);
+		return rmem_fail(error, -lost, "%s: the connection is lost: %s", conn->path,
+				 strerror(-lost));
+	}
+	*link = made;
+	return 0;
+}
+
+static void lane_close(struct rmem_lane_link *link)
+{
+	if (link == NULL)
+		return;
+	assert(link->in_flight == 0);
+	pthread_mutex_lock(&link->conn->lock);
+	LIST_REMOVE(link, conn_link);
+	pthread_mutex_lock(&link->cq->lock);
+	LIST_REMOVE(link, cq_link);
+	pthread_mutex_unlock(&link->cq->lock);
+	pthread_mutex_unlock(&link->conn->lock);
+	free(link);
+}
+
+void shm_lane_abort(struct rmem_lane_link *link)
+{
+	/* The state before the attention, so that who attends sees it. */
+	atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_release);
+	atomic_store(&link->cq->attention, true);
+	announce(link->cq);
+}
+
+static bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+{
+	uint64_t total = 0;
+
+	if (wr->op > RMEM_WR_WRITE || wr->sge_count > RMEM_SGE_MAX)
+		return false;
+	if ((wr->flags & RMEM_WR_INLINE) == 0)
+		return true;
+	for (unsigned i = 0; i < wr->sge_count; i++)
+		total += wr->sge[i].length;
+	return wr->op == RMEM_WR_WRITE && total <= link->inline_bytes;
+}
+
+static inline bool is_local(const struct rmem_lane_link *link, const struct rmem_sge *sge)
+{
+	const struct shm_mr_entry *entry = &link->mrs[sge->key & (SHM_MR_MAX - 1)];
+	uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
+
+	return key == sge->key && key != 0 &&
+	       rmem_range_ok((uintptr_t)sge->address - entry->base, sge->length, entry->length);
+}
+
+static inline void copy(uint8_t op, uint8_t *remote, const struct rmem_sge *sge)
+{
+	if (op == RMEM_WR_WRITE)
+		memcpy(remote, sge->address, sge->length);
+	else
+		memcpy(sge->address, remote, sge->length);
+}
+
+static enum rmem_wc_status execute(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+{
+	const struct shm_region *region = &link->regions[wr->remote_key & (RMEM_REGIONS_MAX - 1)];
+	uint64_t offset = wr->remote_address - region->address; /* huge when it lies before */
+	uint64_t total = 0;
+	uint8_t *remote;
+
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		if ((wr->flags & RMEM_WR_INLINE) == 0 && !is_local(link, &wr->sge[i]))
+			return RMEM_WC_LOCAL_ERROR;
+		total += wr->sge[i].length;
+	}
+	if (total > SHM_MESSAGE_MAX_BYTES)
+		return RMEM_WC_LOCAL_ERROR;
+	if (region->key != wr->remote_key || !rmem_range_ok(offset, total, region->length))
+		return RMEM_WC_REMOTE_ACCESS;
+	remote = region->map + offset;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		copy(wr->op, remote, &wr->sge[i]);
+		remote += wr->sge[i].length;
+	}
+	return RMEM_WC_OK;
+}
+
+/* Executes one request, unless the lane is in error by then. An abort by another thread takes
+ * effect between two requests; the one it overlaps is reported as flushed. */
+static inline enum rmem_wc_status run(struct rmem_lane_link *link, const struct rmem_wr *wr)
+{
+	enum rmem_wc_status status;
+
+	if (RMEM_UNLIKELY(atomic_load_explicit(&link->state, memory_order_relaxed) !=
+			  SHM_LANE_RUNNING))
+		return RMEM_WC_FLUSHED;
+	status = execute(link, wr);
+	if (RMEM_UNLIKELY(status != RMEM_WC_OK))
+		atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_relaxed);
+	return status;
+}
+
+static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct rmem_wr **bad)
+{
+	struct rmem_cq *cq = link->cq;
+	uint32_t room = link->depth - link->in_flight;
+	uint32_t cq_room = cq->mask + 1 - cq->outstanding;
+	uint32_t taken = 0;
+	struct rmem_wr *wr;
+	int rc = 0;
+
+	if (cq_room < room)
+		room = cq_room;
+	for (wr = chain; wr != NULL; wr = wr->next) {
+		enum rmem_wc_status status;
+
+		if (RMEM_UNLIKELY(taken == room)) {
+			rc = -EAGAIN;
+			break;
+		}
+		if (RMEM_UNLIKELY(!is_well_formed(link, wr))) {
+			rc = -EINVAL;
+			break;
+		}
+		status = run(link, wr);
+		taken++;
+		link->uncovered++;
+		link->last_id = wr->id;
+		if (status != RMEM_WC_OK || (wr->flags & RMEM_WR_SIGNALED) != 0)
+			complete(link, wr->id, status);
+	}
+	link->in_flight += taken;
+	cq->outstanding += taken;
+	if (rc != 0)
+		*bad = wr;
+	if (RMEM_UNLIKELY(atomic_load_explicit(&cq->armed, memory_order_relaxed)) &&
+	    cq->head != cq->tail)
+		announce(cq);
+	return rc;
+}
+
+const struct rmem_fabric rmem_fabric_shm = {
+	.scheme = "shm",
+	.port_open = shm_port_open,
+	.port_close = shm_port_close,
+	.port_limits = shm_port_limits,
+	.mr_register = shm_mr_register,
+	.mr_unregister = shm_mr_unregister,
+	.mr_key = shm_mr_key,
+	.cq_create = cq_create,
+	.cq_resize = cq_resize,
+	.cq_destroy = cq_destroy,
+	.cq_poll = cq_poll,
+	.cq_fd = cq_fd,
+	.cq_arm = cq_arm,
+	.cq_ack = cq_ack,
+	.connect = shm_connect,
+	.conn_info = shm_conn_info,
+	.conn_fd = shm_conn_fd,
+	.conn_alive = shm_conn_alive,
+	.disconnect = shm_disconnect,
+	.lane_open = lane_open,
+	.lane_post = lane_post,
+	.lane_abort = shm_lane_abort,
+	.lane_close = lane_close,
+};

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the shm provider share: fabric_shm.c has the data path, fabric_shm_conn.c
+ * ports, registration and connections.
+ *
+ * The server's pool is mapped here, and a request is executed by the reactor inside lane_post(): a
+ * copy needs a processor, and the reactor's is the one that has the request in its cache. Nothing
+ * is stored but completions, each with the number of requests that it retires; polling them is what
+ * makes room in the lane, as it is with a network card. So order, credits and errors are those of a
+ * queue pair, and a request costs its checks, its copy and no more.
+ *
+ * A queue and the lanes on it are written by their reactor alone. The exceptions: `state` of a lane
+ * and `attention` and `armed` of a queue are atomic, because any thread may abort a lane; the lists
+ * of lanes are under the locks of their queue and connection, which the reactor takes only when an
+ * abort asked for its attention.
+ *
+ * Lock order: connection, queue. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include "engine/fabric.h"
+#include "engine/rmem.h"
+
+#define SHM_MR_MAX	      1024 /* a power of two */
+#define SHM_DEPTH_MAX	      65536
+#define SHM_CQ_DEPTH_MAX      (1u << 24)
+#define SHM_INLINE_MAX_BYTES  512
+#define SHM_MESSAGE_MAX_BYTES ((uint64_t)1 << 30)
+
+/* Local memory. A key is the index in its low bits and a generation above them, so that the key of
+ * memory that was unregistered does not fit what took its place. `key` is stored with release
+ * after the rest and loaded with acquire before it. */
+struct shm_mr_entry {
+	_Atomic(uint32_t) key; /* 0: free */
+	uint32_t generation;
+	uintptr_t base;
+	size_t length;
+};
+
+struct rmem_port {
+	pthread_mutex_t lock; /* users and taking entries */
+	unsigned users;
+	struct shm_mr_entry mrs[SHM_MR_MAX];
+};
+
+struct rmem_mr {
+	struct shm_mr_entry *entry;
+	uint32_t key;
+};
+
+/* A completion and what polling it gives back. */
+struct shm_cqe {
+	struct rmem_completion completion;
+	struct rmem_lane_link *link;
+	uint32_t retires; /* requests of the lane */
+};
+
+struct rmem_cq {
+	struct shm_cqe *ring;
+	uint32_t mask;
+	uint32_t head, tail;   /* free running; tail - head completions wait */
+	uint32_t outstanding;  /* requests posted and not retired: what may yet complete */
+	atomic_bool attention; /* a lane was aborted */
+	atomic_bool armed;
+	int event_fd;
+	pthread_mutex_t lock;
+	LIST_HEAD(, rmem_lane_link) links;
+};
+
+enum shm_lane_state {
+	SHM_LANE_RUNNING,
+	SHM_LANE_ERROR, /* for good */
+};
+
+struct shm_region {
+	uint64_t address;
+	uint64_t length;
+	uint8_t *map;
+	uint32_t key; /* the region's index is in its low bits */
+};
+
+struct rmem_lane_link {
+	atomic_int state; /* enum shm_lane_state; any thread may end it */
+	const struct shm_region *regions;
+	const struct shm_mr_entry *mrs;
+	struct rmem_cq *cq;
+	uint32_t depth;
+	uint32_t in_flight; /* posted, and their completion not polled yet */
+	uint32_t uncovered; /* of them: executed, with no completion behind them */
+	uint32_t inline_bytes;
+	uint64_t last_id; /* of the last uncovered one */
+	struct rmem_conn *conn;
+	LIST_ENTRY(rmem_lane_link) cq_link;
+	LIST_ENTRY(rmem_lane_link) conn_link;
+};
+
+struct shm_mapping {
+	void *map;
+	size_t bytes;
+};
+
+struct rmem_conn {
+	int fd;
+	char *path;
+	const struct shm_mr_entry *mrs; /* the port's */
+	uint64_t incarnation;
+	uint32_t region_count;
+	struct rmem_remote remotes[RMEM_REGIONS_MAX];
+	struct shm_mapping mappings[RMEM_REGIONS_MAX];
+	/* Those that do not exist have key 0 and length 0. */
+	struct shm_region regions[RMEM_REGIONS_MAX];
+	pthread_mutex_t lock;
+	int lost; /* 0, or why it is over; under the lock */
+	LIST_HEAD(, rmem_lane_link) links;
+};
+
+/* fabric_shm_conn.c */
+int shm_port_open(const char *url, struct rmem_port **port, struct rmem_error *error);
+void shm_port_close(struct rmem_port *port);
+void shm_port_limits(const struct rmem_port *port, struct rmem_port_limits *limits);
+int shm_mr_register(struct rmem_port *port, void *address, size_t length, struct rmem_mr **mr,
+		    struct rmem_error *error);
+void shm_mr_unregister(struct rmem_mr *mr);
+uint32_t shm_mr_key(const struct rmem_mr *mr);
+int shm_connect(struct rmem_port *port, const char *url, unsigned timeout_ms,
+		struct rmem_conn **conn, struct rmem_error *error);
+void shm_conn_info(const struct rmem_conn *conn, struct rmem_conn_info *info);
+int shm_conn_fd(const struct rmem_conn *conn);
+int shm_conn_alive(struct rmem_conn *conn);
+void shm_disconnect(struct rmem_conn *conn);
+
+/* fabric_shm.c */
+void shm_lane_abort(struct rmem_lane_link *link);

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server's pool of memory: made, checked, populated, and remembered across restarts.
+ *
+ * An anonymous pool is a sealed memfd: its size can't change any more, so that no client can be
+ * made to fault on it. A pool file begins with a header (magic, size, incarnation, boot id,
+ * clean flag), so that a server which comes back knows whether the content survived. Either way all
+ * of its memory exists before the first client sees it: running out is a refusal to start, never
+ * a signal in the middle of a copy.
+ *
+ * Everything here is called by one thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/error.h"
+#include "engine/rmem.h"
+
+#define RMEM_POOL_ANONYMOUS "anonymous"
+
+enum rmem_pool_populate {
+	RMEM_POPULATE_RESERVE, /* memory is allocated, but zeroed when first touched */
+	RMEM_POPULATE_TOUCH,   /* zeroed now, by all processors */
+};
+
+struct rmem_pool_options {
+	uint64_t size_bytes;		 /* multiple of 4096 */
+	const char *backing;		 /* RMEM_POOL_ANONYMOUS or the path of a file */
+	enum rmem_huge_pages huge_pages; /* of an anonymous pool */
+	enum rmem_pool_populate populate;
+};
+
+struct rmem_pool {
+	int fd;		      /* what clients map */
+	int lock_fd;	      /* of a file: holds its lock; -1 otherwise */
+	uint64_t data_offset; /* of the exported bytes in `fd` */
+	uint64_t data_bytes;
+	uint64_t map_bytes; /* of the whole file */
+	uint8_t *map;
+	uint64_t incarnation;
+	uint32_t page_bytes;
+	uint32_t flags; /* enum rmem_status_flags */
+	char *backing;
+};
+
+/* Errors: -EINVAL (an option), -ENOMEM (more than there is; says how much), -EBUSY (another server
+ * has the file), -EEXIST (the file is no pool, or not one of this size; it is left as it was),
+ * and those of the file system. */
+int rmem_pool_create(const struct rmem_pool_options *options, struct rmem_pool **pool,
+		     struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* A file is written back and marked clean. NULL is fine. Mappings of clients stay valid. */
+void rmem_pool_destroy(struct rmem_pool *pool);
+
+/* --- Among the pool's own files --------------------------------------------------------------- */
+
+/* Whether the machine has `bytes` to spare: -ENOMEM with the figures. */
+int rmem_pool_check_memory(uint64_t bytes, struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* A line of /proc/meminfo, in its own unit (kB, or pages); 0 when it isn't there. */
+uint64_t rmem_pool_meminfo(const char *name);
+
+/* Allocates the memory of [0, bytes) of the file without touching it. */
+int rmem_pool_reserve(int fd, uint64_t bytes, struct rmem_error *error) RMEM_MUST_CHECK;
+
+enum rmem_pool_access {
+	RMEM_POOL_FRESH,    /* no content yet */
+	RMEM_POOL_SURVIVED, /* content that must not be dirtied */
+};
+
+/* Touches every page of the mapping, with as many threads as there are processors. Pages that
+ * nobody allocated before are allocated. */
+int rmem_pool_touch(uint8_t *map, uint64_t bytes, enum rmem_pool_access access,
+		    struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* Never 0. */
+int rmem_pool_new_incarnation(uint64_t *incarnation, struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* The pool file of options->backing, opened or made. `pool` is zeroed but for its descriptors. */
+int rmem_pool_file_open(const struct rmem_pool_options *options, struct rmem_pool *pool,
+			struct rmem_error *error) RMEM_MUST_CHECK;
+void rmem_pool_file_close(struct rmem_pool *pool);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server's loop: one epoll set with the listening sockets, the clients and the stop signal. */
+#include "engine/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "engine/base/checked.h"
+#include "engine/base/deadline.h"
+#include "engine/base/log.h"
+#include "engine/control.h"
+#include "engine/server_internal.h"
+
+#define EVENTS_PER_TURN	 64
+#define ACCEPTS_PER_TURN 64
+
+void rmem_server_options_init(struct rmem_server_options *options)
+{
+	*options = (struct rmem_server_options){
+		.pool = {.backing = RMEM_POOL_ANONYMOUS,
+			 .huge_pages = RMEM_HUGE_AUTO,
+			 .populate = RMEM_POPULATE_TOUCH},
+		.clients_max = 1024,
+		.handshake_ms = 5000,
+		.socket_mode = 0600,
+	};
+}
+
+/* Keys name the region in their low bits, so that a lookup is an index, and are random above, so
+ * that one from before a restart, or made up, does not fit. */
+static int make_key(uint32_t id, uint32_t *key, struct rmem_error *error)
+{
+	static_assert((RMEM_REGIONS_MAX & (RMEM_REGIONS_MAX - 1)) == 0,
+		      "a mask selects the region");
+	uint32_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return rmem_fail(error, EIO, "no random numbers from the kernel: %s",
+				 strerror(errno));
+	*key = (random & ~(uint32_t)(RMEM_REGIONS_MAX - 1)) | id;
+	return 0;
+}
+
+static int make_regions(struct rmem_server *server, uint64_t region_max_bytes,
+			struct rmem_error *error)
+{
+	const struct rmem_pool *pool = server->pool;
+	struct rmem_welcome *welcome = &server->welcome;
+	uint64_t step = pool->data_bytes;
+
+	if (region_max_bytes != 0 && region_max_bytes < step)
+		step = rmem_round_up(region_max_bytes, pool->page_bytes);
+	if ((pool->data_bytes + step - 1) / step > RMEM_REGIONS_MAX)
+		return rmem_fail(error, EINVAL,
+				 "the pool would have more than %d regions: make regions larger",
+				 RMEM_REGIONS_MAX);
+	welcome->incarnation = pool->incarnation;
+	welcome->pid = (uint32_t)getpid();
+	for (uint64_t at = 0; at < pool->data_bytes; at += step) {
+		uint32_t id = welcome->region_count++;
+		struct rmem_welcome_region *region = &welcome->regions[id];
+		int rc;
+
+		/* Addresses are of no place in particular; far apart and never 0, so that a wrong
+		 * one is refused instead of hitting another region. */
+		region->remote.address = ((uint64_t)id + 1) << 56;
+		region->remote.length = rmem_min_u64(step, pool->data_bytes - at);
+		region->remote.id = id;
+		region->fd_offset = pool->data_offset + at;
+		region->fd_index = 0;
+		region->page_bytes = pool->page_bytes;
+		rc = make_key(id, &region->remote.key, error);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+static void stop_ready(struct server_source *source, uint32_t events)
+{
+	/* rmem_server_run() reads the count; waking up is all that is needed. */
+	(void)source;
+	(void)events;
+}
+
+static int watch(struct rmem_server *server, struct server_source *source, struct rmem_error *error)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, source->fd, &event) != 0)
+		return rmem_fail(error, errno, "the server's event loop: %s", strerror(errno));
+	return 0;
+}
+
+static int open_loop(struct rmem_server *server, struct rmem_error *error)
+{
+	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	server->stop.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	server->stop.ready = stop_ready;
+	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (server->epoll_fd < 0 || server->stop.fd < 0 || server->spare_fd < 0)
+		return rmem_fail(error, errno, "the server's event loop: %s", strerror(errno));
+	return watch(server, &server->stop, error);
+}
+
+int rmem_server_create(const struct rmem_server_options *options, struct rmem_server **server,
+		       struct rmem_error *error)
+{
+	struct rmem_server *made = calloc(1, sizeof(*made));
+	int rc;
+
+	if (made == NULL)
+		return rmem_fail(error, ENOMEM, "out of memory");
+	made->epoll_fd = made->stop.fd = made->spare_fd = -1;
+	made->clients_max = options->clients_max;
+	made->handshake_ms = options->handshake_ms;
+	made->socket_mode = options->socket_mode;
+	made->started_ns = rmem_now_ns();
+	TAILQ_INIT(&made->waiting);
+	TAILQ_INIT(&made->greeted);
+	SLIST_INIT(&made->listeners);
+	rc = open_loop(made, error);
+	if (rc == 0)
+		rc = rmem_pool_create(&options->pool, &made->pool, error);
+	if (rc == 0)
+		rc = make_regions(made, options->region_max_bytes, error);
+	if (rc != 0) {
+		rmem_server_destroy(made);
+		return rc;
+	}
+	*server = made;
+	return 0;
+}
+
+/* Out of descriptors: the spare one is given up for a moment, to tell the client and to take it
+ * off the queue, which would otherwise keep the loop busy. */
+static void turn_away_without_fd(struct rmem_server *server, int listening)
+{
+	int fd;
+
+	if (server_may_complain(server))
+		rmem_log_error(
+			RMEM_LOG_SERVER,
+			"out of file descriptors with %u clients: raise the limit (ulimit -n)",
+			server->client_count);
+	close(server->spare_fd);
+	fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		server_refuse(fd, RMEM_WIRE_CODE_BUSY, "the server is out of file descriptors");
+		close(fd);
+	}
+	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void turn_away_busy(struct rmem_server *server, int fd)
+{
+	if (server_may_complain(server))
+		rmem_log_warn(RMEM_LOG_SERVER, "a client turned away: %u are connected already",
+			      server->client_count);
+	server_refuse(fd, RMEM_WIRE_CODE_BUSY, "it has as many clients as it may have");
+	close(fd);
+}
+
+static void listener_ready(struct server_source *source, uint32_t events)
+{
+	struct server_listener *listener =
+		RMEM_CONTAINER_OF(source, struct server_listener, source);
+	struct rmem_server *server = listener->server;
+
+	(void)events;
+	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
+		int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+			turn_away_without_fd(server, source->fd);
+		if (fd < 0)
+			return;
+		if (server->client_count >= server->clients_max)
+			turn_away_busy(server, fd);
+		else
+			server_client_accept(server, fd);
+	}
+}
+
+int rmem_server_listen(struct rmem_server *server, const char *url, struct rmem_error *error)
+{
+	struct server_listener *listener;
+	const char *path;
+	int rc;
+
+	rc = rmem_control_path(url, &path, error);
+	if (rc != 0)
+		return rc;
+	listener = calloc(1, sizeof(*listener));
+	if (listener == NULL)
+		return rmem_fail(error, ENOMEM, "out of memory");
+	rc = server_socket_open(path, server->socket_mode, &listener->socket, error);
+	if (rc != 0)
+		goto fail;
+	listener->server = server;
+	listener->source = (struct server_source){listener_ready, listener->socket.fd};
+	rc = watch(server, &listener->source, error);
+	if (rc != 0)
+		goto fail;
+	SLIST_INSERT_HEAD(&server->listeners, listener, link);
+	return 0;
+fail:
+	server_socket_close(&listener->socket);
+	free(listener);
+	return rc;
+}
+
+int rmem_server_run(struct rmem_server *server, struct rmem_error *error)
+{
+	struct epoll_event events[EVENTS_PER_TURN];
+	uint64_t stops;
+
+	while (read(server->stop.fd, &stops, sizeof(stops)) < 0) {
+		int timeout_ms = server_client_expire(server);
+		int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_TURN, timeout_ms);
+
+		if (count < 0 && errno != EINTR)
+			return rmem_fail(error, EIO, "the server's event loop: %s",
+					 strerror(errno));
+		/* A handler may end its own client, which has one event here, and no other. */
+		for (int i = 0; i < count; i++) {
+			struct server_source *source = events[i].data.ptr;
+
+			source->ready(source, events[i].events);
+		}
+	}
+	return 0;
+}
+
+void rmem_server_stop(struct rmem_server *server)
+{
+	const uint64_t one = 1;
+	int saved = errno;
+
+	(void)!write(server->stop.fd, &one, sizeof(one));
+	errno = saved;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void rmem_server_destroy(struct rmem_server *server)
+{
+	struct server_listener *listener;
+
+	if (server == NULL)
+		return;
+	while ((listener = SLIST_FIRST(&server->listeners)) != NULL) {
+		SLIST_REMOVE_HEAD(&server->listeners, link);
+		server_socket_close(&listener->socket);
+		free(listener);
+	}
+	server_client_close_all(server);
+	rmem_pool_destroy(server->pool);
+	close_fd(server->spare_fd);
+	close_fd(server->stop.fd);
+	close_fd(server->epoll_fd);
+	free(server);
+}
+
+void rmem_server_status(const struct rmem_server *server, struct rmem_status *status)
+{
+	const struct rmem_pool *pool = server->pool;
+
+	*status = (struct rmem_status){
+		.incarnation = pool->incarnation,
+		.pool_bytes = pool->data_bytes,
+		.uptime_ms = (rmem_now_ns() - server->started_ns) / RMEM_NS_PER_MS,
+		.pid = (uint32_t)getpid(),
+		.page_bytes = pool->page_bytes,
+		.region_count = server->welcome.region_count,
+		.client_count = server->greeted_count,
+		.flags = pool->flags,
+		.program = "rmemd " RMEM_VERSION,
+	};
+	snprintf(status->backing, sizeof(status->backing), "%s", pool->backing);
+}
+
+int rmem_server_query_status(const char *url, unsigned timeout_ms, struct rmem_status *status,
+			     struct rmem_error *error)
+{
+	uint64_t deadline_ns = rmem_deadline_in_ms(timeout_ms);
+	struct rmem_control_message answer;
+	uint8_t request[RMEM_WIRE_MAX_BYTES];
+	size_t length = rmem_wire_put_status_request(request);
+	const char *path;
+	int fd, rc;
+
+	rc = rmem_control_path(url, &path, error);
+	if (rc == 0)
+		rc = rmem_control_connect(path, deadline_ns, &fd, error);
+	if (rc != 0)
+		return rc;
+	rc = rmem_control_ask(fd, path, request, length, RMEM_WIRE_STATUS, deadline_ns, &answer,
+			      error);
+	close(fd);
+	if (rc != 0)
+		return rc;
+	rmem_control_close_fds(&answer);
+	if (rmem_wire_get_status(answer.bytes, answer.length, status) != 0)
+		return rmem_fail(error, EPROTO, "%s: a garbled answer", path);
+	return 0;
+}
