@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,6 +72,21 @@ static int anonymous_fd(const struct rmem_pool_options *options, struct rmem_poo
 	return 0;
 }
 
+/* The kernel takes the advice, and says yes, also where it won't follow it. */
+static bool transparent_is_on(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+	char text[128] = "";
+	bool on;
+
+	if (file == NULL)
+		return false;
+	on = fgets(text, sizeof(text), file) != NULL && strstr(text, "[never]") == NULL &&
+	     strstr(text, "[deny]") == NULL;
+	fclose(file);
+	return on;
+}
+
 static int anonymous_map(struct rmem_pool *pool, enum rmem_huge_pages huge,
 			 struct rmem_error *error)
 {
@@ -85,7 +101,7 @@ static int anonymous_map(struct rmem_pool *pool, enum rmem_huge_pages huge,
 				 pool->map_bytes / MIB, strerror(errno));
 	pool->map = map;
 	/* Advice comes before the first touch: pages that exist stay as small as they are. */
-	if (huge != RMEM_HUGE_OFF && pool->page_bytes == RMEM_PAGE_BYTES &&
+	if (huge != RMEM_HUGE_OFF && pool->page_bytes == RMEM_PAGE_BYTES && transparent_is_on() &&
 	    madvise(map, pool->map_bytes, MADV_HUGEPAGE) == 0)
 		pool->flags |= RMEM_STATUS_TRANSPARENT;
 	return 0;
@@ -106,9 +122,9 @@ static int anonymous_open(const struct rmem_pool_options *options, struct rmem_p
 	if (rc != 0)
 		return rc;
 	if (options->populate == RMEM_POPULATE_TOUCH)
-		rc = rmem_pool_touch(pool->map, pool->map_bytes, RMEM_POOL_FRESH, error);
+		rc = rmem_pool_touch(pool, RMEM_POOL_FRESH, options->cancel_fd, error);
 	else
-		rc = rmem_pool_reserve(pool->fd, pool->map_bytes, error);
+		rc = rmem_pool_reserve(pool->fd, pool->map_bytes, options->cancel_fd, error);
 	if (rc != 0)
 		return rc;
 	if (fcntl(pool->fd, F_ADD_SEALS, seals) != 0)

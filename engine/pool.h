@@ -29,6 +29,7 @@ struct rmem_pool_options {
 	const char *backing;		 /* RMEM_POOL_ANONYMOUS or the path of a file */
 	enum rmem_huge_pages huge_pages; /* of an anonymous pool */
 	enum rmem_pool_populate populate;
+	int cancel_fd; /* readable: give up with -ECANCELED; -1 for none */
 };
 
 struct rmem_pool {
@@ -46,7 +47,7 @@ struct rmem_pool {
 
 /* Errors: -EINVAL (an option), -ENOMEM (more than there is; says how much), -EBUSY (another server
  * has the file), -EEXIST (the file is no pool, or not one of this size; it is left as it was),
- * and those of the file system. */
+ * -ECANCELED, and those of the file system. */
 int rmem_pool_create(const struct rmem_pool_options *options, struct rmem_pool **pool,
 		     struct rmem_error *error) RMEM_MUST_CHECK;
 
@@ -62,16 +63,17 @@ int rmem_pool_check_memory(uint64_t bytes, struct rmem_error *error) RMEM_MUST_C
 uint64_t rmem_pool_meminfo(const char *name);
 
 /* Allocates the memory of [0, bytes) of the file without touching it. */
-int rmem_pool_reserve(int fd, uint64_t bytes, struct rmem_error *error) RMEM_MUST_CHECK;
+int rmem_pool_reserve(int fd, uint64_t bytes, int cancel_fd,
+		      struct rmem_error *error) RMEM_MUST_CHECK;
 
 enum rmem_pool_access {
 	RMEM_POOL_FRESH,    /* no content yet */
 	RMEM_POOL_SURVIVED, /* content that must not be dirtied */
 };
 
-/* Touches every page of the mapping, with as many threads as there are processors. Pages that
- * nobody allocated before are allocated. */
-int rmem_pool_touch(uint8_t *map, uint64_t bytes, enum rmem_pool_access access,
+/* Touches every page of the pool's mapping, with as many threads as there are processors. Pages
+ * that nobody allocated before are allocated. */
+int rmem_pool_touch(const struct rmem_pool *pool, enum rmem_pool_access access, int cancel_fd,
 		    struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* Never 0. */

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -99,7 +100,19 @@ static void progress_init(struct progress *progress, const char *doing, uint64_t
 	atomic_init(&progress->next_report_ns, rmem_now_ns() + PROGRESS_NS);
 }
 
-int rmem_pool_reserve(int fd, uint64_t bytes, struct rmem_error *error)
+static bool is_cancelled(int cancel_fd)
+{
+	struct pollfd poll_fd = {.fd = cancel_fd, .events = POLLIN};
+
+	return cancel_fd >= 0 && poll(&poll_fd, 1, 0) > 0;
+}
+
+static int cancelled(struct rmem_error *error)
+{
+	return rmem_fail(error, ECANCELED, "stopped while the pool was being made");
+}
+
+int rmem_pool_reserve(int fd, uint64_t bytes, int cancel_fd, struct rmem_error *error)
 {
 	struct progress progress;
 	uint64_t done = 0;
@@ -108,6 +121,8 @@ int rmem_pool_reserve(int fd, uint64_t bytes, struct rmem_error *error)
 	while (done < bytes) {
 		uint64_t step = rmem_min_u64(RESERVE_STEP_BYTES, bytes - done);
 
+		if (is_cancelled(cancel_fd))
+			return cancelled(error);
 		if (fallocate(fd, 0, (off_t)done, (off_t)step) != 0) {
 			if (errno == EINTR)
 				continue;
@@ -126,6 +141,7 @@ struct touch {
 	uint8_t *map;
 	uint64_t bytes;
 	enum rmem_pool_access access;
+	int cancel_fd;
 	struct progress progress;
 	_Atomic(uint64_t) next; /* the first byte that nobody took yet */
 	_Atomic(uint64_t) done;
@@ -170,7 +186,10 @@ static void *touch_work(void *argument)
 		if (at >= touch->bytes)
 			break;
 		step = rmem_min_u64(TOUCH_STEP_BYTES, touch->bytes - at);
-		rc = touch_step(touch->map + at, step, touch->access);
+		if (is_cancelled(touch->cancel_fd))
+			rc = -ECANCELED;
+		else
+			rc = touch_step(touch->map + at, step, touch->access);
 		if (rc != 0)
 			atomic_store(&touch->error, rc);
 		progress_tell(&touch->progress, atomic_fetch_add(&touch->done, step) + step);
@@ -187,16 +206,19 @@ static unsigned touch_threads(uint64_t bytes)
 	return (unsigned)rmem_min_u64(rmem_min_u64(threads, steps), TOUCH_THREADS_MAX);
 }
 
-int rmem_pool_touch(uint8_t *map, uint64_t bytes, enum rmem_pool_access access,
+int rmem_pool_touch(const struct rmem_pool *pool, enum rmem_pool_access access, int cancel_fd,
 		    struct rmem_error *error)
 {
-	struct touch touch = {.map = map, .bytes = bytes, .access = access};
+	struct touch touch = {.map = pool->map,
+			      .bytes = pool->map_bytes,
+			      .access = access,
+			      .cancel_fd = cancel_fd};
 	pthread_t threads[TOUCH_THREADS_MAX];
-	unsigned wanted = touch_threads(bytes);
+	unsigned wanted = touch_threads(touch.bytes);
 	unsigned started = 0;
 	int rc;
 
-	progress_init(&touch.progress, "populating", bytes);
+	progress_init(&touch.progress, "populating", touch.bytes);
 	/* This thread works too, so one that can't be started only costs time. */
 	while (started + 1 < wanted &&
 	       pthread_create(&threads[started], NULL, touch_work, &touch) == 0)
@@ -205,10 +227,12 @@ int rmem_pool_touch(uint8_t *map, uint64_t bytes, enum rmem_pool_access access,
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 	rc = atomic_load(&touch.error);
+	if (rc == -ECANCELED)
+		return cancelled(error);
 	if (rc == 0)
 		return 0;
 	return rmem_fail(error, ENOMEM,
 			 "the memory of the pool (%" PRIu64
 			 " MiB) can't be had: %s; make it smaller",
-			 bytes / MIB, strerror(-rc));
+			 touch.bytes / MIB, strerror(-rc));
 }

@@ -25,7 +25,8 @@
 void rmem_server_options_init(struct rmem_server_options *options)
 {
 	*options = (struct rmem_server_options){
-		.pool = {.backing = RMEM_POOL_ANONYMOUS,
+		.pool = {.cancel_fd = -1,
+			 .backing = RMEM_POOL_ANONYMOUS,
 			 .huge_pages = RMEM_HUGE_AUTO,
 			 .populate = RMEM_POPULATE_TOUCH},
 		.clients_max = 1024,
@@ -120,18 +121,15 @@ int rmem_server_create(const struct rmem_server_options *options, struct rmem_se
 	if (made == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");
 	made->epoll_fd = made->stop.fd = made->spare_fd = -1;
-	made->clients_max = options->clients_max;
-	made->handshake_ms = options->handshake_ms;
-	made->socket_mode = options->socket_mode;
-	made->started_ns = rmem_now_ns();
+	made->options = *options;
 	TAILQ_INIT(&made->waiting);
 	TAILQ_INIT(&made->greeted);
 	SLIST_INIT(&made->listeners);
-	rc = open_loop(made, error);
-	if (rc == 0)
-		rc = rmem_pool_create(&options->pool, &made->pool, error);
-	if (rc == 0)
-		rc = make_regions(made, options->region_max_bytes, error);
+	made->options.pool.backing = strdup(options->pool.backing);
+	if (made->options.pool.backing == NULL)
+		rc = rmem_fail(error, ENOMEM, "out of memory");
+	else
+		rc = open_loop(made, error);
 	if (rc != 0) {
 		rmem_server_destroy(made);
 		return rc;
@@ -183,7 +181,7 @@ static void listener_ready(struct server_source *source, uint32_t events)
 			turn_away_without_fd(server, source->fd);
 		if (fd < 0)
 			return;
-		if (server->client_count >= server->clients_max)
+		if (server->client_count >= server->options.clients_max)
 			turn_away_busy(server, fd);
 		else
 			server_client_accept(server, fd);
@@ -202,20 +200,40 @@ int rmem_server_listen(struct rmem_server *server, const char *url, struct rmem_
 	listener = calloc(1, sizeof(*listener));
 	if (listener == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");
-	rc = server_socket_open(path, server->socket_mode, &listener->socket, error);
-	if (rc != 0)
-		goto fail;
+	rc = server_socket_claim(path, &listener->socket, error);
+	if (rc != 0) {
+		free(listener);
+		return rc;
+	}
 	listener->server = server;
-	listener->source = (struct server_source){listener_ready, listener->socket.fd};
-	rc = watch(server, &listener->source, error);
-	if (rc != 0)
-		goto fail;
 	SLIST_INSERT_HEAD(&server->listeners, listener, link);
 	return 0;
-fail:
-	server_socket_close(&listener->socket);
-	free(listener);
-	return rc;
+}
+
+int rmem_server_start(struct rmem_server *server, struct rmem_error *error)
+{
+	struct server_listener *listener;
+	int rc;
+
+	server->options.pool.cancel_fd = server->stop.fd;
+	rc = rmem_pool_create(&server->options.pool, &server->pool, error);
+	if (rc == 0)
+		rc = make_regions(server, server->options.region_max_bytes, error);
+	if (rc != 0)
+		return rc;
+	server->started_ns = rmem_now_ns();
+	SLIST_FOREACH(listener, &server->listeners, link)
+	{
+		rc = server_socket_listen(&listener->socket, server->options.socket_mode, error);
+		if (rc != 0)
+			return rc;
+		listener->source.ready = listener_ready;
+		listener->source.fd = listener->socket.fd;
+		rc = watch(server, &listener->source, error);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
 }
 
 int rmem_server_run(struct rmem_server *server, struct rmem_error *error)
@@ -271,6 +289,7 @@ void rmem_server_destroy(struct rmem_server *server)
 	close_fd(server->spare_fd);
 	close_fd(server->stop.fd);
 	close_fd(server->epoll_fd);
+	free((char *)(uintptr_t)server->options.pool.backing); /* our copy */
 	free(server);
 }
 

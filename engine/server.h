@@ -4,6 +4,7 @@
  *	rmem_server_options_init(&options);
  *	rmem_server_create(&options, &server, &error);
  *	rmem_server_listen(server, "shm:/run/rmemd.sock", &error);
+ *	rmem_server_start(server, &error);
  *	rmem_server_run(server, &error);	// until rmem_server_stop()
  *	rmem_server_destroy(server);
  *
@@ -31,15 +32,22 @@ struct rmem_server_options {
 /* An anonymous pool of no size yet, and defaults for the rest. */
 void rmem_server_options_init(struct rmem_server_options *options);
 
-/* Makes the pool. Errors: those of rmem_pool_create(), and -EINVAL (too many regions). */
+/* Nothing that takes long or much; the strings in `options` are copied. Errors: -ENOMEM, -EMFILE.
+ */
 int rmem_server_create(const struct rmem_server_options *options, struct rmem_server **server,
 		       struct rmem_error *error) RMEM_MUST_CHECK;
 
-/* Listens at `url` ("shm:/PATH"). A socket that a dead server left there is replaced. Errors:
- * -EADDRINUSE (a live server has it; its pid is named), -EINVAL (URL), -EEXIST (something that is
- * no socket), and those of the file system. */
+/* Reserves `url` ("shm:/PATH") for this server, which listens there once it is started; so a second
+ * server is refused before it takes memory for a pool. A socket that a dead server left is
+ * removed. Errors: -EADDRINUSE (a live server has it; its pid is named), -EINVAL (URL), -EEXIST
+ * (something that is no socket), and those of the file system. */
 int rmem_server_listen(struct rmem_server *server, const char *url,
 		       struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* Makes the pool, which may take its time, and opens the doors. Errors: those of
+ * rmem_pool_create(), -EINVAL (too many regions), -ECANCELED (stopped meanwhile), and those of the
+ * file system. */
+int rmem_server_start(struct rmem_server *server, struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* Serves until it is stopped. Errors: -EIO (the event loop failed). */
 int rmem_server_run(struct rmem_server *server, struct rmem_error *error) RMEM_MUST_CHECK;
@@ -51,7 +59,7 @@ void rmem_server_stop(struct rmem_server *server);
 /* Says goodbye to the clients, removes the sockets, marks a pool file clean. NULL is fine. */
 void rmem_server_destroy(struct rmem_server *server);
 
-/* What it exports and who is there. The thread that runs it. */
+/* What it exports and who is there, once it is started. The thread that runs it. */
 void rmem_server_status(const struct rmem_server *server, struct rmem_status *status);
 
 /* Any thread of any program: asks the server at `url` how it is, within `timeout_ms`. Errors: as

@@ -223,7 +223,7 @@ void server_client_accept(struct rmem_server *server, int fd)
 	}
 	client->server = server;
 	client->source = (struct server_source){.ready = client_ready, .fd = fd};
-	client->deadline_ns = rmem_deadline_in_ms(server->handshake_ms);
+	client->deadline_ns = rmem_deadline_in_ms(server->options.handshake_ms);
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &client->peer, &size);
 	snprintf(client->label, sizeof(client->label), "process %ld of user %ld",
 		 (long)client->peer.pid, (long)client->peer.uid);

@@ -28,9 +28,12 @@ struct server_socket {
 	char *lock_path;
 };
 
-/* Errors: as rmem_server_listen(). */
-int server_socket_open(const char *path, unsigned mode, struct server_socket *listening,
-		       struct rmem_error *error) RMEM_MUST_CHECK;
+/* Makes the path this server's, and free. Errors: as rmem_server_listen(). */
+int server_socket_claim(const char *path, struct server_socket *listening,
+			struct rmem_error *error) RMEM_MUST_CHECK;
+/* From here on clients can connect. Errors: those of the file system. */
+int server_socket_listen(struct server_socket *listening, unsigned mode,
+			 struct rmem_error *error) RMEM_MUST_CHECK;
 void server_socket_close(struct server_socket *listening);
 
 struct server_listener {
@@ -54,14 +57,12 @@ struct server_client {
 TAILQ_HEAD(server_clients, server_client);
 
 struct rmem_server {
-	struct rmem_pool *pool;
+	struct rmem_server_options options;
+	struct rmem_pool *pool;	     /* NULL until it is started */
 	struct rmem_welcome welcome; /* the same for everybody */
 	int epoll_fd;
 	int spare_fd; /* given up to turn away a client when descriptors have run out */
 	struct server_source stop;
-	unsigned clients_max;
-	unsigned handshake_ms;
-	unsigned socket_mode;
 	uint64_t started_ns;
 	unsigned client_count;
 	unsigned greeted_count;

@@ -27,7 +27,7 @@ static void address_set(struct sockaddr_un *address, const char *path)
 {
 	memset(address, 0, sizeof(*address));
 	address->sun_family = AF_UNIX;
-	/* server_socket_open() has checked the length. */
+	/* server_socket_claim() has checked the length. */
 	memcpy(address->sun_path, path, strlen(path));
 }
 
@@ -137,7 +137,7 @@ static int clear_path(const char *path, struct rmem_error *error)
 	return 0;
 }
 
-static int bind_socket(struct server_socket *listening, unsigned mode, struct rmem_error *error)
+int server_socket_listen(struct server_socket *listening, unsigned mode, struct rmem_error *error)
 {
 	const char *path = listening->path;
 	struct sockaddr_un address;
@@ -161,8 +161,7 @@ static int bind_socket(struct server_socket *listening, unsigned mode, struct rm
 	return 0;
 }
 
-int server_socket_open(const char *path, unsigned mode, struct server_socket *listening,
-		       struct rmem_error *error)
+int server_socket_claim(const char *path, struct server_socket *listening, struct rmem_error *error)
 {
 	int rc;
 
@@ -173,17 +172,13 @@ int server_socket_open(const char *path, unsigned mode, struct server_socket *li
 	if (listening->path == NULL || asprintf(&listening->lock_path, "%s.lock", path) < 0) {
 		listening->lock_path = NULL;
 		rc = rmem_fail(error, ENOMEM, "out of memory");
-		goto fail;
+	} else {
+		rc = take_lock(listening, error);
 	}
-	rc = take_lock(listening, error);
 	if (rc == 0)
 		rc = clear_path(path, error);
-	if (rc == 0)
-		rc = bind_socket(listening, mode, error);
-	if (rc == 0)
-		return 0;
-fail:
-	server_socket_close(listening);
+	if (rc != 0)
+		server_socket_close(listening);
 	return rc;
 }
 
