@@ -41,6 +41,7 @@ struct inode_attr {
 	uint32_t generation;
 	uint64_t size;   /* bytes */
 	uint64_t pages;  /* allocated 4 KiB pages, for st_blocks */
+	uint64_t reserved_end; /* bytes: fallocate took pages up to here, extent_trim() keeps them */
 	int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
 	uint64_t parent; /* directories: "..", else 0 */
 	uint64_t version; /* grows with every change of data or attributes that is stored */
