@@ -47,9 +47,9 @@ enum rmem_huge_pages {
 };
 
 enum rmem_server_state {
-	RMEM_SERVER_CONNECTING, /* never reached so far, or reconnecting */
+	RMEM_SERVER_CONNECTING, /* never reached so far */
 	RMEM_SERVER_UP,
-	RMEM_SERVER_DOWN,
+	RMEM_SERVER_DOWN, /* lost; being reconnected */
 };
 
 struct rmem_engine_options {
@@ -218,7 +218,8 @@ struct rmem_watch {
 	void (*fn)(struct rmem_watch *watch, uint32_t events);
 	unsigned (*spin_fn)(struct rmem_watch *watch);
 	void *user;
-	struct rmem_watch *next; /* the reactor's */
+	struct rmem_watch *next; /* the reactor's, as is the next */
+	bool is_counted;
 };
 int rmem_reactor_watch(struct rmem_reactor *reactor, struct rmem_watch *watch) RMEM_MUST_CHECK;
 void rmem_reactor_unwatch(struct rmem_reactor *reactor, struct rmem_watch *watch);
@@ -239,3 +240,11 @@ struct rmem_timeout {
 };
 void rmem_timeout_set(struct rmem_reactor *reactor, struct rmem_timeout *timeout, unsigned delay_ms);
 void rmem_timeout_cancel(struct rmem_reactor *reactor, struct rmem_timeout *timeout);
+
+/* What the reactor counted, and how long its batches took in ns: see stats.h. Any thread. Latencies
+ * are sampled, and only while rmem_timer_set(RMEM_LOG_ENGINE, true) is in force. */
+struct rmem_stats;
+struct rmem_histogram;
+const struct rmem_stats *rmem_reactor_stats(const struct rmem_reactor *reactor);
+const struct rmem_histogram *rmem_reactor_latency(const struct rmem_reactor *reactor,
+						  enum rmem_op op);

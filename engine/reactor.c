@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/reactor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/log.h"
+#include "engine/base/timer.h"
+
+#define POLL_COUNT   64	  /* completions taken at a time */
+#define TICK_TURNS   32	  /* turns between looks at clock and descriptors; 2^n */
+#define QUIESCE_MS   2000 /* for what is outstanding at the end */
+#define CQ_DEPTH_MIN 256
+
+/* --- Queues and tables ------------------------------------------------------------------------ */
+
+static void acknowledge(struct rmem_watch *watch, uint32_t events)
+{
+	struct rmem_queue *queue = watch->user;
+
+	(void)events;
+	queue->port->fabric->cq_ack(queue->cq);
+}
+
+static void add_queue(struct rmem_reactor *reactor, const struct rmem_port_entry *port)
+{
+	struct rmem_queue *queue = &reactor->queues[reactor->queue_count++];
+
+	*queue = (struct rmem_queue){
+		.poll = port->fabric->cq_poll,
+		.cq = port->cqs[reactor->index],
+		.port = port,
+		.depth = 1,
+		.watch = {.events = EPOLLIN, .fn = acknowledge, .user = queue},
+	};
+	queue->watch.fd = port->fabric->cq_fd(queue->cq);
+	if (queue->watch.fd >= 0 && rmem_waiter_watch_sleeping(&reactor->waiter, &queue->watch))
+		reactor->poll = RMEM_POLL_BUSY; /* sleeping would miss it */
+}
+
+/* Sees to it that the queue can hold all that its endpoints may cause. */
+static int reserve(struct rmem_queue *queue, uint32_t more, struct rmem_error *error)
+{
+	uint64_t wanted = (uint64_t)queue->wanted + more;
+	uint64_t depth = queue->depth > CQ_DEPTH_MIN ? queue->depth : CQ_DEPTH_MIN;
+	uint32_t max = queue->port->limits.cq_depth_max;
+	int rc;
+
+	if (wanted > max)
+		return rmem_fail(error, ENOSPC,
+				 "the completion queue would need %llu entries and the device has "
+				 "%u: lower engine.depth or engine.lanes",
+				 (unsigned long long)wanted, max);
+	while (depth < wanted)
+		depth *= 2;
+	depth = rmem_min_u64(depth, max);
+	if (depth > queue->depth) {
+		rc = queue->port->fabric->cq_resize(queue->cq, (uint32_t)depth, error);
+		if (rc)
+			return rc;
+		queue->depth = (uint32_t)depth;
+	}
+	queue->wanted = (uint32_t)wanted;
+	return 0;
+}
+
+static void attach(struct rmem_reactor *reactor, const struct rmem_connection *connection)
+{
+	struct rmem_endpoint *endpoint = connection->endpoints[reactor->index];
+	struct rmem_error error = {0};
+	/* Relaxed: only this thread stores what is looked for here. */
+	int failure = atomic_load_explicit(&endpoint->failure, memory_order_relaxed);
+
+	if (failure) /* it was here before and failed; the control thread will see */
+		return;
+	failure = reserve(&reactor->queues[connection->port->index], endpoint->cq_depth, &error);
+	if (failure == 0) {
+		endpoint->cq_wanted = &reactor->queues[connection->port->index].wanted;
+		rmem_dispatch_attach(&reactor->dispatch, endpoint);
+		return;
+	}
+	rmem_log_error(RMEM_LOG_ENGINE, "%s", error.text);
+	atomic_store_explicit(&endpoint->failure, failure, memory_order_release);
+	rmem_peers_notify(reactor->peers);
+}
+
+/* Takes in a new table. */
+static RMEM_COLD void adopt(struct rmem_reactor *reactor, const struct rmem_table *table)
+{
+	struct rmem_dispatch *dispatch = &reactor->dispatch;
+
+	while (reactor->queue_count < table->port_count)
+		add_queue(reactor, table->ports[reactor->queue_count]);
+	dispatch->server_count = table->server_count;
+	for (unsigned i = 0; i < table->server_count; i++) {
+		const struct rmem_connection *connection = table->connections[i];
+		struct rmem_endpoint *is = dispatch->endpoints[i];
+		struct rmem_endpoint *shall =
+			connection ? connection->endpoints[reactor->index] : NULL;
+
+		if (is && is != shall)
+			rmem_dispatch_detach(dispatch, is);
+		if (shall && is != shall)
+			attach(reactor, connection);
+		if (dispatch->endpoints[i])
+			rmem_memory_view_set(&dispatch->endpoints[i]->target.memory, table->memory);
+	}
+	reactor->table = table;
+	rmem_stats_count(&reactor->metrics.stats, RMEM_STAT_TABLE_RELOADS);
+	/* Release: what this thread did with older tables is done when the epoch is seen. */
+	atomic_store_explicit(&reactor->epoch, table->epoch, memory_order_release);
+	rmem_peers_notify(reactor->peers);
+}
+
+/* Acquire pairs with the store that published the table: its content is seen. */
+static inline void look_at_table(struct rmem_reactor *reactor)
+{
+	const struct rmem_table *table =
+		atomic_load_explicit(&reactor->peers->table, memory_order_acquire);
+
+	if (RMEM_UNLIKELY(table != reactor->table))
+		adopt(reactor, table);
+}
+
+/* --- A turn ----------------------------------------------------------------------------------- */
+
+static void poll_queue(struct rmem_reactor *reactor, struct rmem_queue *queue)
+{
+	struct rmem_completion completions[POLL_COUNT];
+	int count = queue->poll(queue->cq, completions, POLL_COUNT);
+
+	if (RMEM_LIKELY(count >= 0)) {
+		if (count > 0)
+			rmem_dispatch_complete(&reactor->dispatch, completions, (unsigned)count);
+		return;
+	}
+	if (queue->is_broken)
+		return;
+	queue->is_broken = true;
+	rmem_log_error(RMEM_LOG_ENGINE, "a completion queue broke: %s", strerror(-count));
+}
+
+/* What needs no look every turn. */
+static unsigned tick(struct rmem_reactor *reactor)
+{
+	unsigned did = rmem_waiter_run_timeouts(&reactor->waiter);
+
+	if (reactor->waiter.still_count > 0) {
+		int ran = rmem_waiter_wait(&reactor->waiter, 0);
+
+		did += ran > 0 ? (unsigned)ran : 0;
+	}
+	return did;
+}
+
+static inline unsigned turn(struct rmem_reactor *reactor)
+{
+	struct rmem_dispatch *dispatch = &reactor->dispatch;
+	unsigned did = 0;
+
+	look_at_table(reactor);
+	if (rmem_dispatch_has_work(dispatch))
+		rmem_dispatch_flush(dispatch);
+	for (unsigned i = 0; i < reactor->queue_count; i++)
+		poll_queue(reactor, &reactor->queues[i]);
+	if (dispatch->done.first)
+		did += rmem_dispatch_run_done(dispatch);
+	if (RMEM_UNLIKELY(rmem_waiter_has_calls(&reactor->waiter)))
+		did += rmem_waiter_run_calls(&reactor->waiter);
+	if (reactor->waiter.spinning)
+		did += rmem_waiter_spin(&reactor->waiter);
+	if (RMEM_UNLIKELY((++reactor->turn & (TICK_TURNS - 1)) == 0))
+		did += tick(reactor);
+	if (rmem_dispatch_has_work(dispatch))
+		rmem_dispatch_flush(dispatch);
+	rmem_stats_count(&reactor->metrics.stats, RMEM_STAT_POLLS);
+	if (did == 0)
+		rmem_stats_count(&reactor->metrics.stats, RMEM_STAT_POLLS_EMPTY);
+	return did;
+}
+
+unsigned rmem_reactor_poll(struct rmem_reactor *reactor)
+{
+	return turn(reactor);
+}
+
+/* --- Waiting ---------------------------------------------------------------------------------- */
+
+static int arm(struct rmem_reactor *reactor)
+{
+	for (unsigned i = 0; i < reactor->queue_count; i++) {
+		struct rmem_queue *queue = &reactor->queues[i];
+		int rc = queue->port->fabric->cq_arm(queue->cq);
+
+		if (rc)
+			return rc;
+	}
+	rmem_stats_count(&reactor->metrics.stats, RMEM_STAT_ARMS);
+	return 0;
+}
+
+/* Sleeps until something happens or `timeout_ms` passed; returns what was done, or -EINTR. */
+static int nap(struct rmem_reactor *reactor, int timeout_ms)
+{
+	struct rmem_waiter *waiter = &reactor->waiter;
+	bool is_news;
+	unsigned did;
+	int ran;
+
+	rmem_waiter_prepare(waiter);
+	if (arm(reactor)) {
+		rmem_waiter_cancel(waiter);
+		return (int)turn(reactor);
+	}
+	/* The last look: a turn, with the calls and the table looked at in sequence with the
+	 * announcement. */
+	did = rmem_waiter_run_calls(waiter);
+	is_news = atomic_load(&reactor->peers->table) != reactor->table;
+	did += turn(reactor);
+	if (did > 0 || is_news || rmem_dispatch_is_restless(&reactor->dispatch)) {
+		rmem_waiter_cancel(waiter);
+		return (int)did;
+	}
+	rmem_stats_count(&reactor->metrics.stats, RMEM_STAT_SLEEPS);
+	ran = rmem_waiter_wait(waiter, timeout_ms);
+	if (ran < 0)
+		return ran;
+	return ran + (int)rmem_waiter_run_timeouts(waiter) + (int)turn(reactor);
+}
+
+/* How much of the time is left, for epoll; 0 when it is over. */
+static int left_ms(uint64_t waited_ns, int timeout_ms)
+{
+	uint64_t limit_ns = (uint64_t)timeout_ms * RMEM_NS_PER_MS;
+
+	if (timeout_ms < 0)
+		return -1;
+	if (waited_ns >= limit_ns)
+		return 0;
+	return (int)((limit_ns - waited_ns + RMEM_NS_PER_MS - 1) / RMEM_NS_PER_MS);
+}
+
+unsigned rmem_reactor_run(struct rmem_reactor *reactor, int timeout_ms)
+{
+	uint64_t start_ns = 0;
+	unsigned did = turn(reactor);
+
+	for (uint32_t idle = 1; did == 0 && timeout_ms != 0; idle++) {
+		if (reactor->poll == RMEM_POLL_EVENT || idle % TICK_TURNS == 0) {
+			uint64_t now_ns = rmem_now_ns();
+			int left;
+
+			if (start_ns == 0)
+				start_ns = now_ns;
+			left = left_ms(now_ns - start_ns, timeout_ms);
+			if (left == 0)
+				break;
+			if (reactor->poll == RMEM_POLL_EVENT ||
+			    (reactor->poll == RMEM_POLL_ADAPTIVE &&
+			     now_ns - start_ns >= reactor->spin_ns)) {
+				int rc = nap(reactor, left);
+
+				if (rc < 0) /* a signal */
+					break;
+				did = (unsigned)rc;
+				continue;
+			}
+		}
+		did = turn(reactor);
+	}
+	return did;
+}
+
+/* --- The public calls ------------------------------------------------------------------------- */
+
+void rmem_submit(struct rmem_reactor *reactor, struct rmem_batch *batch)
+{
+	rmem_dispatch_submit(&reactor->dispatch, batch);
+}
+
+void rmem_reactor_flush(struct rmem_reactor *reactor)
+{
+	look_at_table(reactor);
+	rmem_dispatch_flush(&reactor->dispatch);
+}
+
+void *rmem_staging_get(struct rmem_reactor *reactor)
+{
+	void *slot = rmem_arena_get(&reactor->arena);
+
+	if (RMEM_UNLIKELY(!slot))
+		rmem_stats_count(&reactor->metrics.stats, RMEM_STAT_STAGING_EMPTY);
+	return slot;
+}
+
+void rmem_staging_put(struct rmem_reactor *reactor, void *slot)
+{
+	rmem_arena_put(&reactor->arena, slot);
+}
+
+int rmem_reactor_watch(struct rmem_reactor *reactor, struct rmem_watch *watch)
+{
+	return rmem_waiter_watch(&reactor->waiter, watch);
+}
+
+void rmem_reactor_unwatch(struct rmem_reactor *reactor, struct rmem_watch *watch)
+{
+	rmem_waiter_unwatch(&reactor->waiter, watch);
+}
+
+void rmem_reactor_call(struct rmem_reactor *reactor, struct rmem_call *call)
+{
+	rmem_waiter_call(&reactor->waiter, call);
+}
+
+void rmem_timeout_set(struct rmem_reactor *reactor, struct rmem_timeout *timeout, unsigned delay_ms)
+{
+	rmem_waiter_timeout_set(&reactor->waiter, timeout, delay_ms);
+}
+
+void rmem_timeout_cancel(struct rmem_reactor *reactor, struct rmem_timeout *timeout)
+{
+	rmem_waiter_timeout_cancel(&reactor->waiter, timeout);
+}
+
+const struct rmem_stats *rmem_reactor_stats(const struct rmem_reactor *reactor)
+{
+	return &reactor->metrics.stats;
+}
+
+const struct rmem_histogram *rmem_reactor_latency(const struct rmem_reactor *reactor,
+						  enum rmem_op op)
+{
+	return &reactor->metrics.latency_ns[op];
+}
+
+void rmem_reactor_wake(void *user)
+{
+	struct rmem_reactor *reactor = user;
+
+	rmem_waiter_wake(&reactor->waiter);
+}
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+static int fill(struct rmem_reactor *reactor, const struct rmem_reactor_options *options,
+		struct rmem_error *error)
+{
+	const struct rmem_engine_options *engine = options->engine;
+	struct rmem_arena_options arena = {
+		.slot_bytes = engine->staging_slot_bytes,
+		.slot_count = (unsigned)(engine->staging_bytes / engine->staging_slot_bytes),
+		.huge_pages = engine->huge_pages,
+		.stream_threshold_bytes = engine->stream_threshold_bytes,
+	};
+	int rc = rmem_waiter_init(&reactor->waiter, error);
+
+	if (rc)
+		return rc;
+	rc = rmem_arena_init(&reactor->arena, &arena, error);
+	if (rc)
+		return rc;
+	rmem_stats_init(&reactor->metrics.stats);
+	rmem_histogram_init(&reactor->metrics.latency_ns[RMEM_READ]);
+	rmem_histogram_init(&reactor->metrics.latency_ns[RMEM_WRITE]);
+	rmem_sampler_init(&reactor->metrics.sampler, 16);
+	rmem_dispatch_init(&reactor->dispatch, &reactor->metrics, rmem_peers_notify,
+			   options->peers);
+	reactor->peers = options->peers;
+	reactor->index = options->index;
+	reactor->poll = engine->poll;
+	reactor->spin_ns = (uint64_t)engine->spin_us * RMEM_NS_PER_US;
+	return 0;
+}
+
+int rmem_reactor_create(const struct rmem_reactor_options *options, struct rmem_reactor **reactor,
+			struct rmem_error *error)
+{
+	struct rmem_reactor *made =
+		aligned_alloc(RMEM_CACHE_PAIR, rmem_round_up(sizeof(*made), RMEM_CACHE_PAIR));
+	int rc;
+
+	*reactor = NULL;
+	if (!made)
+		return rmem_fail(error, ENOMEM, "no memory for a reactor");
+	memset(made, 0, sizeof(*made));
+	made->waiter.epoll_fd = -1;
+	made->waiter.wake_fd = -1;
+	rc = fill(made, options, error);
+	if (rc) {
+		rmem_reactor_destroy(made);
+		return rc;
+	}
+	*reactor = made;
+	return 0;
+}
+
+void rmem_reactor_destroy(struct rmem_reactor *reactor)
+{
+	if (!reactor)
+		return;
+	rmem_arena_finish(&reactor->arena);
+	rmem_waiter_finish(&reactor->waiter);
+	free(reactor);
+}
+
+void rmem_reactor_quiesce(struct rmem_reactor *reactor)
+{
+	struct rmem_dispatch *dispatch = &reactor->dispatch;
+	uint64_t deadline_ns = rmem_now_ns() + (uint64_t)QUIESCE_MS * RMEM_NS_PER_MS;
+
+	rmem_dispatch_abandon(dispatch);
+	while (dispatch->draining && rmem_now_ns() < deadline_ns) {
+		for (unsigned i = 0; i < reactor->queue_count; i++)
+			poll_queue(reactor, &reactor->queues[i]);
+		rmem_dispatch_flush(dispatch);
+	}
+	if (dispatch->draining)
+		rmem_log_error(RMEM_LOG_ENGINE, "a fabric did not give back its transfers");
+}
