@@ -11,11 +11,10 @@
  *  - a lane executes its work requests in order and completes them in order; an unsignaled one
  *    completes silently with the next signaled one; an unsignaled one that fails completes with an
  *    error and its own id;
- *  - after a failed completion the lane is in error: everything posted before and after completes
- *    with RMEM_WC_FLUSHED, also without a signal; nothing moves bytes any more;
- *  - a lane in error still takes requests, the one with no SGE included, and flushes them in turn:
- *    the engine posts a last signaled one behind all others, and when that one comes back flushed
- *    nothing of the lane's is outstanding any more;
+ *  - after a failed completion the lane is in error: everything posted after it completes with
+ *    RMEM_WC_FLUSHED, also without a signal; nothing moves bytes any more. An abort does the same,
+ *    also to what was posted before and did not complete: the last request posted always completes
+ *    last, with its own id, so that retiring in order ends them all;
  *  - post() takes as many requests of the chain as there is room for and says where it stopped;
  *    -EAGAIN is "queue full, try after a completion" and nothing else. The chain is the caller's
  *    again when post() returns;
