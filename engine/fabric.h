@@ -11,10 +11,12 @@
  *  - a lane executes its work requests in order and completes them in order; an unsignaled one
  *    completes silently with the next signaled one; an unsignaled one that fails completes with an
  *    error and its own id;
- *  - after a failed completion the lane is in error: everything posted after it completes with
- *    RMEM_WC_FLUSHED, also without a signal; nothing moves bytes any more. An abort does the same,
- *    also to what was posted before and did not complete: the last request posted always completes
- *    last, with its own id, so that retiring in order ends them all;
+ *  - after a failed completion or an abort the lane is in error: nothing moves bytes any more, and
+ *    every request that has not run completes with RMEM_WC_FLUSHED, also without a signal; those
+ *    that have run without a signal may do so, too, or end silently with the next that completes;
+ *  - a lane in error still takes requests, the one with no SGE included, and flushes them in turn:
+ *    the engine posts a last signaled one behind all others, and when that one comes back flushed
+ *    nothing of the lane's is outstanding any more;
  *  - post() takes as many requests of the chain as there is room for and says where it stopped;
  *    -EAGAIN is "queue full, try after a completion" and nothing else. The chain is the caller's
  *    again when post() returns;
@@ -159,7 +161,7 @@ struct rmem_fabric {
 			 struct rmem_error *error);
 	/* Posts a chain. 0, or -errno with *bad the first request that was not taken. */
 	int (*lane_post)(struct rmem_lane_link *link, struct rmem_wr *chain, struct rmem_wr **bad);
-	/* Puts the lane in error: everything outstanding is flushed. Any thread. */
+	/* Puts the lane in error: what has not run is flushed. Any thread. */
 	void (*lane_abort)(struct rmem_lane_link *link);
 	/* Nothing may be outstanding. */
 	void (*lane_close)(struct rmem_lane_link *link);

@@ -44,8 +44,6 @@ static int cq_create(struct rmem_port *port, uint32_t depth, struct rmem_cq **cq
 		free(made);
 		return rmem_fail(error, code, "no completion queue: %s", strerror(code));
 	}
-	pthread_mutex_init(&made->lock, NULL);
-	LIST_INIT(&made->links);
 	*cq = made;
 	return 0;
 }
@@ -74,20 +72,10 @@ static void cq_destroy(struct rmem_cq *cq)
 {
 	if (cq == NULL)
 		return;
-	assert(LIST_EMPTY(&cq->links));
-	pthread_mutex_destroy(&cq->lock);
+	assert(atomic_load(&cq->lanes) == 0);
 	close(cq->event_fd);
 	free(cq->ring);
 	free(cq);
-}
-
-/* Wakes who armed the queue, once. */
-static void announce(struct rmem_cq *cq)
-{
-	const uint64_t one = 1;
-
-	if (atomic_exchange(&cq->armed, false))
-		(void)!write(cq->event_fd, &one, sizeof(one));
 }
 
 /* There is room: every request outstanding completes at most once, and lane_post() takes no more
@@ -106,31 +94,10 @@ static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_
 	link->uncovered = 0;
 }
 
-/* Some lane was aborted: what it executed without a signal, and what nothing came after, still
- * has to be reported. */
-static RMEM_COLD void attend(struct rmem_cq *cq)
-{
-	struct rmem_lane_link *link;
-
-	/* Cleared before the lanes are looked at: an abort after this sets it again. Acquire pairs
-	 * with the release in shm_lane_abort(). */
-	atomic_exchange_explicit(&cq->attention, false, memory_order_acq_rel);
-	pthread_mutex_lock(&cq->lock);
-	LIST_FOREACH(link, &cq->links, cq_link)
-	{
-		if (link->uncovered > 0 &&
-		    atomic_load_explicit(&link->state, memory_order_relaxed) != SHM_LANE_RUNNING)
-			complete(link, link->last_id, RMEM_WC_FLUSHED);
-	}
-	pthread_mutex_unlock(&cq->lock);
-}
-
 static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsigned count)
 {
 	unsigned taken = 0;
 
-	if (RMEM_UNLIKELY(atomic_load_explicit(&cq->attention, memory_order_relaxed)))
-		attend(cq);
 	while (taken < count && cq->head != cq->tail) {
 		struct shm_cqe *entry = &cq->ring[cq->head & cq->mask];
 
@@ -147,13 +114,19 @@ static int cq_fd(const struct rmem_cq *cq)
 	return cq->event_fd;
 }
 
+/* Completions come from lane_post() alone, on the thread that polls: no other one looks at it. */
 static int cq_arm(struct rmem_cq *cq)
 {
-	/* Sequentially consistent, as is the abort's side: either the poll that follows sees its
-	 * `attention`, or the abort sees `armed`. */
-	atomic_store(&cq->armed, true);
-	atomic_thread_fence(memory_order_seq_cst);
+	cq->is_armed = true;
 	return 0;
+}
+
+static RMEM_COLD void announce(struct rmem_cq *cq)
+{
+	const uint64_t one = 1;
+
+	cq->is_armed = false;
+	(void)!write(cq->event_fd, &one, sizeof(one));
 }
 
 static void cq_ack(struct rmem_cq *cq)
@@ -188,10 +161,8 @@ static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	pthread_mutex_lock(&conn->lock);
 	lost = conn->lost;
 	if (lost == 0) {
-		LIST_INSERT_HEAD(&conn->links, made, conn_link);
-		pthread_mutex_lock(&cq->lock);
-		LIST_INSERT_HEAD(&cq->links, made, cq_link);
-		pthread_mutex_unlock(&cq->lock);
+		LIST_INSERT_HEAD(&conn->lanes, made, link);
+		atomic_fetch_add(&cq->lanes, 1);
 	}
 	pthread_mutex_unlock(&conn->lock);
 	if (lost != 0) {
@@ -209,20 +180,18 @@ static void lane_close(struct rmem_lane_link *link)
 		return;
 	assert(link->in_flight == 0);
 	pthread_mutex_lock(&link->conn->lock);
-	LIST_REMOVE(link, conn_link);
-	pthread_mutex_lock(&link->cq->lock);
-	LIST_REMOVE(link, cq_link);
-	pthread_mutex_unlock(&link->cq->lock);
+	LIST_REMOVE(link, link);
 	pthread_mutex_unlock(&link->conn->lock);
+	atomic_fetch_sub(&link->cq->lanes, 1);
 	free(link);
 }
 
+/* Nothing waits to be flushed here: what was posted has run. What ran without a signal ends with
+ * the next request, which finds the lane in error. Relaxed: the state says nothing about other
+ * memory, and a request that runs while it changes is one that ran before. */
 void shm_lane_abort(struct rmem_lane_link *link)
 {
-	/* The state before the attention, so that who attends sees it. */
-	atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_release);
-	atomic_store(&link->cq->attention, true);
-	announce(link->cq);
+	atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_relaxed);
 }
 
 static bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_wr *wr)
@@ -279,8 +248,8 @@ static enum rmem_wc_status execute(const struct rmem_lane_link *link, const stru
 	return RMEM_WC_OK;
 }
 
-/* Executes one request, unless the lane is in error by then. An abort by another thread takes
- * effect between two requests; the one it overlaps is reported as flushed. */
+/* Executes one request, unless the lane is in error by then: an abort by another thread takes
+ * effect between two requests. */
 static inline enum rmem_wc_status run(struct rmem_lane_link *link, const struct rmem_wr *wr)
 {
 	enum rmem_wc_status status;
@@ -319,7 +288,6 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 		status = run(link, wr);
 		taken++;
 		link->uncovered++;
-		link->last_id = wr->id;
 		if (status != RMEM_WC_OK || (wr->flags & RMEM_WR_SIGNALED) != 0)
 			complete(link, wr->id, status);
 	}
@@ -327,8 +295,7 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	cq->outstanding += taken;
 	if (rc != 0)
 		*bad = wr;
-	if (RMEM_UNLIKELY(atomic_load_explicit(&cq->armed, memory_order_relaxed)) &&
-	    cq->head != cq->tail)
+	if (RMEM_UNLIKELY(cq->is_armed) && cq->head != cq->tail)
 		announce(cq);
 	return rc;
 }

@@ -8,12 +8,8 @@
  * makes room in the lane, as it is with a network card. So order, credits and errors are those of a
  * queue pair, and a request costs its checks, its copy and no more.
  *
- * A queue and the lanes on it are written by their reactor alone. The exceptions: `state` of a lane
- * and `attention` and `armed` of a queue are atomic, because any thread may abort a lane; the lists
- * of lanes are under the locks of their queue and connection, which the reactor takes only when an
- * abort asked for its attention.
- *
- * Lock order: connection, queue. */
+ * A queue and the lanes on it are written by their reactor alone, but for two atomics: the `state`
+ * of a lane, which any thread may end, and the number of lanes of a queue. */
 #pragma once
 
 #include <pthread.h>
@@ -61,13 +57,11 @@ struct shm_cqe {
 struct rmem_cq {
 	struct shm_cqe *ring;
 	uint32_t mask;
-	uint32_t head, tail;   /* free running; tail - head completions wait */
-	uint32_t outstanding;  /* requests posted and not retired: what may yet complete */
-	atomic_bool attention; /* a lane was aborted */
-	atomic_bool armed;
+	uint32_t head, tail;  /* free running; tail - head completions wait */
+	uint32_t outstanding; /* requests posted and not retired: what may yet complete */
+	bool is_armed;
 	int event_fd;
-	pthread_mutex_t lock;
-	LIST_HEAD(, rmem_lane_link) links;
+	atomic_uint lanes; /* open on it */
 };
 
 enum shm_lane_state {
@@ -91,10 +85,8 @@ struct rmem_lane_link {
 	uint32_t in_flight; /* posted, and their completion not polled yet */
 	uint32_t uncovered; /* of them: executed, with no completion behind them */
 	uint32_t inline_bytes;
-	uint64_t last_id; /* of the last uncovered one */
 	struct rmem_conn *conn;
-	LIST_ENTRY(rmem_lane_link) cq_link;
-	LIST_ENTRY(rmem_lane_link) conn_link;
+	LIST_ENTRY(rmem_lane_link) link; /* in conn->lanes, under its lock */
 };
 
 struct shm_mapping {
@@ -114,7 +106,7 @@ struct rmem_conn {
 	struct shm_region regions[RMEM_REGIONS_MAX];
 	pthread_mutex_t lock;
 	int lost; /* 0, or why it is over; under the lock */
-	LIST_HEAD(, rmem_lane_link) links;
+	LIST_HEAD(, rmem_lane_link) lanes;
 };
 
 /* fabric_shm_conn.c */

@@ -230,7 +230,7 @@ int shm_connect(struct rmem_port *port, const char *url, unsigned timeout_ms,
 	made->fd = -1;
 	made->mrs = port->mrs;
 	pthread_mutex_init(&made->lock, NULL);
-	LIST_INIT(&made->links);
+	LIST_INIT(&made->lanes);
 	made->path = strdup(path);
 	if (made->path == NULL)
 		rc = rmem_fail(error, ENOMEM, "out of memory");
@@ -275,15 +275,15 @@ static int look(struct rmem_conn *conn)
 
 int shm_conn_alive(struct rmem_conn *conn)
 {
-	struct rmem_lane_link *link;
+	struct rmem_lane_link *lane;
 	int lost;
 
 	pthread_mutex_lock(&conn->lock);
 	if (conn->lost == 0) {
 		conn->lost = look(conn);
 		if (conn->lost != 0) {
-			LIST_FOREACH(link, &conn->links, conn_link)
-			shm_lane_abort(link);
+			LIST_FOREACH(lane, &conn->lanes, link)
+			shm_lane_abort(lane);
 		}
 	}
 	lost = conn->lost;
@@ -295,7 +295,7 @@ void shm_disconnect(struct rmem_conn *conn)
 {
 	if (conn == NULL)
 		return;
-	assert(LIST_EMPTY(&conn->links));
+	assert(LIST_EMPTY(&conn->lanes));
 	for (unsigned i = 0; i < RMEM_REGIONS_MAX; i++) {
 		if (conn->mappings[i].map != NULL)
 			munmap(conn->mappings[i].map, conn->mappings[i].bytes);
