@@ -87,7 +87,9 @@ void conf_unknown_text(const char *name, char *text, size_t size)
 {
 	struct conf_nearest nearest = conf_nearest_key(name);
 
-	if (nearest.text == NULL)
+	if (conf_group_exists(name))
+		snprintf(text, size, "this is a group: write %s.NAME", name);
+	else if (nearest.text == NULL)
 		snprintf(text, size, "there is no such setting; --help-config lists all");
 	else
 		snprintf(text, size, "there is no such setting; did you mean %.*s?",

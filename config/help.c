@@ -55,8 +55,8 @@ static bool needs_value(const struct conf_key *key)
 void conf_help_print(enum conf_program program, FILE *stream)
 {
 	fprintf(stream,
-		"Settings of %s, with their defaults. In a file, a dot stands for a group:\n"
-		"engine.spin is engine: { spin = \"50us\"; };\n",
+		"Settings of %s, with their defaults. In a file, a dot stands for a\n"
+		"group: engine.spin is engine: { spin = \"50us\"; };\n",
 		conf_program_name(program));
 	for (size_t i = 0; i < conf_schema_count; i++) {
 		const struct conf_key *key = &conf_schema[i];

@@ -177,28 +177,36 @@ static void apply(struct load *load, const struct conf_key *key, config_setting_
 
 static void take_group(struct load *load, config_setting_t *group, const char *prefix);
 
+/* Why there is nothing of this name that could be set so. */
+static void misplaced_text(const config_setting_t *setting, const char *name, char *text,
+			   size_t size)
+{
+	const char *dot = strrchr(name, '.');
+
+	if (conf_group_exists(name))
+		snprintf(text, size, "is a group: write %.40s: { NAME = VALUE; };", name);
+	else if (dot != NULL && config_setting_is_group(setting) && conf_group_exists(dot + 1))
+		snprintf(text, size, "is a group of its own: is the } of %.*s missing before it?",
+			 (int)(dot - name), name);
+	else
+		conf_unknown_text(name, text, size);
+}
+
 static void take(struct load *load, config_setting_t *setting, const char *name)
 {
-	size_t line = config_setting_source_line(setting);
 	const struct conf_key *key = conf_key_find(name);
 	char text[200];
 
-	if (key == NULL && conf_group_exists(name)) {
-		if (config_setting_is_group(setting)) {
-			take_group(load, setting, name);
-			return;
-		}
-		snprintf(text, sizeof(text), "is a group: write %.40s: { NAME = VALUE; };", name);
-		complain(load, line, name, text);
-		load->conf->partial = true;
-		return;
-	}
 	if (key != NULL) {
 		apply(load, key, setting);
 		return;
 	}
-	conf_unknown_text(name, text, sizeof(text));
-	complain(load, line, name, text);
+	if (config_setting_is_group(setting) && conf_group_exists(name)) {
+		take_group(load, setting, name);
+		return;
+	}
+	misplaced_text(setting, name, text, sizeof(text));
+	complain(load, config_setting_source_line(setting), name, text);
 	load->conf->partial = true;
 }
 

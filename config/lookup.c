@@ -86,8 +86,8 @@ struct conf_nearest conf_nearest_key(const char *given)
 {
 	char name[WORD_MAX + 1];
 	size_t length = strnlen(given, WORD_MAX);
-	/* A third of the letters may be wrong, or two of a short word. */
-	unsigned best = (unsigned)rmem_max_u64(length / 3, 2) + 1;
+	/* A third of the letters may be wrong, or two of a short word, but not all. */
+	unsigned best = (unsigned)rmem_min_u64(rmem_max_u64(length / 3, 2) + 1, length);
 	struct conf_nearest nearest = {NULL, 0};
 	bool dotted = memchr(given, '.', length) != NULL;
 
@@ -100,7 +100,7 @@ struct conf_nearest conf_nearest_key(const char *given)
 
 		if (dot != NULL && !dotted) {
 			far = distance(name, length, key, (size_t)(dot - key));
-			if (far < best) {
+			if (far < best && far > 0) {
 				best = far;
 				nearest = (struct conf_nearest){key, (size_t)(dot - key)};
 			}

@@ -18,7 +18,9 @@
 /* The byte `ahead` of the current one; NUL past the end (the text itself has none). */
 static char peek(const struct conf_scan *scan, size_t ahead)
 {
-	return ahead < scan->length - scan->at ? scan->in[scan->at + ahead] : '\0';
+	if (ahead < scan->length - scan->at)
+		return scan->in[scan->at + ahead];
+	return '\0';
 }
 
 static void copy(struct conf_scan *scan, size_t count)
@@ -216,6 +218,7 @@ static void scan_key(struct conf_scan *scan, size_t length)
 	struct conf_reader *reader = scan->reader;
 	const struct conf_source *source = reader->source;
 	const struct conf_seen *before;
+	bool elsewhere;
 
 	conf_reader_name(reader, scan->in + scan->at, length);
 	before = conf_reader_seen(reader);
@@ -223,9 +226,10 @@ static void scan_key(struct conf_scan *scan, size_t length)
 		copy(scan, length);
 		return;
 	}
-	conf_scan_complain(scan, "%s: set a second time, first on line %u of %s", before->key,
-			   conf_source_line(source, before->line),
-			   conf_source_file(source, before->line));
+	elsewhere = source->lines[before->line - 1].file != scan->file;
+	conf_scan_complain(scan, "%s: set a second time, first on line %u%s%s", before->key,
+			   conf_source_line(source, before->line), elsewhere ? " of " : "",
+			   elsewhere ? conf_source_file(source, before->line) : "");
 	scan->at += length;
 	put_left_out(scan);
 }
@@ -370,7 +374,7 @@ void conf_scan_run(struct conf_scan *scan)
 		scan->length = (size_t)(zero - scan->in);
 	while (scan->at < scan->length && scan->reader->failure == 0 && !scan->reader->source->cut)
 		scan_token(scan);
-	if (zero != NULL && !scan->reader->source->cut) {
+	if (zero != NULL && scan->reader->failure == 0 && !scan->reader->source->cut) {
 		conf_scan_complain(scan, "the file is not text: a NUL byte is in it");
 		scan->reader->source->cut = true;
 	}

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,22 +79,6 @@ void conf_scan_put(struct conf_scan *scan, char c)
 		scan->number++;
 		conf_scan_begin_line(scan);
 	}
-}
-
-void conf_scan_complain(struct conf_scan *scan, const char *format, ...)
-{
-	struct conf_source *source = scan->reader->source;
-	char text[512];
-	va_list args;
-
-	if (source->line_count == 0)
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	source->lines[source->line_count - 1].reported = true;
-	conf_errors_add(scan->reader->errors, source->line_count, "%s:%u: %s",
-			source->files[scan->file], scan->number, text);
 }
 
 static int read_all(int fd, char **text, size_t *length)
@@ -194,10 +177,11 @@ static void include_path(struct conf_scan *scan, const char *path)
 	/* The include's own line stays, empty; the included text starts on the next one. */
 	conf_scan_put(scan, '\n');
 	scan->number--;
-	if (scan->reader->failure == 0)
+	if (scan->reader->failure == 0) {
 		source->lines[source->line_count - 1] = (struct conf_line){
 			.file = inner.file, .number = 1, .start = source->length};
-	conf_scan_run(&inner);
+		conf_scan_run(&inner);
+	}
 out:
 	free(text);
 }
@@ -245,7 +229,8 @@ int conf_source_read(struct conf_source *source, const char *path, struct conf_e
 	rc = add_file(source, path, &scan.file);
 	if (rc == 0) {
 		conf_scan_begin_line(&scan);
-		conf_scan_run(&scan);
+		if (reader.failure == 0)
+			conf_scan_run(&scan);
 		conf_scan_put(&scan, '\0');
 		rc = reader.failure == -EFBIG ? -EINVAL : reader.failure;
 	}

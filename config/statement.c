@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which setting a statement is about: the scanner's way down the groups, for messages and to
+/* Which setting a statement is about: the scanner's way down the groups, for complaints and to
  * notice a second statement about one setting. */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,4 +72,18 @@ void conf_reader_finish(struct conf_reader *reader)
 	for (unsigned i = 0; i < reader->seen_count; i++)
 		free(reader->seen[i].key);
 	reader->seen_count = 0;
+}
+
+void conf_scan_complain(struct conf_scan *scan, const char *format, ...)
+{
+	struct conf_source *source = scan->reader->source;
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	source->lines[source->line_count - 1].reported = true;
+	conf_errors_add(scan->reader->errors, source->line_count, "%s:%u: %s",
+			source->files[scan->file], scan->number, text);
 }
