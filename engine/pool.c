@@ -154,7 +154,7 @@ int rmem_pool_create(const struct rmem_pool_options *options, struct rmem_pool *
 	else if (anonymous)
 		rc = anonymous_open(options, made, error);
 	else
-		rc = rmem_fail(error, ENOTSUP, "pools in files are not there yet");
+		rc = rmem_pool_file_open(options, made, error);
 	if (rc != 0) {
 		rmem_pool_destroy(made);
 		return rc;
@@ -167,6 +167,7 @@ void rmem_pool_destroy(struct rmem_pool *pool)
 {
 	if (pool == NULL)
 		return;
+	rmem_pool_file_close(pool);
 	if (pool->map != NULL)
 		munmap(pool->map, pool->map_bytes);
 	if (pool->fd >= 0)

@@ -42,6 +42,7 @@ struct rmem_pool {
 	uint64_t incarnation;
 	uint32_t page_bytes;
 	uint32_t flags; /* enum rmem_status_flags */
+	bool is_open;	/* a file: its header says so, and is to say "clean" at the end */
 	char *backing;
 };
 
@@ -79,7 +80,9 @@ int rmem_pool_touch(const struct rmem_pool *pool, enum rmem_pool_access access, 
 /* Never 0. */
 int rmem_pool_new_incarnation(uint64_t *incarnation, struct rmem_error *error) RMEM_MUST_CHECK;
 
-/* The pool file of options->backing, opened or made. `pool` is zeroed but for its descriptors. */
+/* The pool file pool->backing, opened or made; `pool` has no more than that yet. After an error it
+ * is for rmem_pool_destroy(). */
 int rmem_pool_file_open(const struct rmem_pool_options *options, struct rmem_pool *pool,
 			struct rmem_error *error) RMEM_MUST_CHECK;
+/* Writes it back and marks it clean; the rest is for rmem_pool_destroy(). */
 void rmem_pool_file_close(struct rmem_pool *pool);
