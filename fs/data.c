@@ -98,7 +98,7 @@ static void run_locked(struct data_request *request)
 {
 	struct data_thread *thread = request->thread;
 	struct inode *inode = request->inode;
-	int result = data_plan(thread->shared, request);
+	int result = inode->removed ? -ESTALE : data_plan(thread->shared, request);
 
 	if (result == DATA_NEED_EXCLUSIVE) {
 		struct io_waiter *next = gate_leave(&inode->gate, &request->waiter);

@@ -26,6 +26,7 @@ struct mount {
 	void (*ready)(struct mount *mount);
 	void *user;
 	/* Agreed with the kernel at INIT. */
+	bool agreed;
 	bool writeback;    /* the kernel keeps size and mtime of files and writes back later */
 	bool killpriv_v2;  /* it tells with each write whether privileges are to be dropped */
 };

@@ -17,29 +17,39 @@ static const void *message_body(const struct channel_request *request)
 
 /* --- Open and close --------------------------------------------------------------------------- */
 
-static struct open_file *open_file_create(struct inode *inode, int flags)
+/* Takes over one reference on the inode, also when it fails. */
+static int open_file_create(struct mount *mount, struct inode *inode, int flags,
+			    struct open_file **result)
 {
 	struct open_file *file = malloc(sizeof(*file));
+	int status = file == NULL ? -ENOMEM : inode_open(inode);
 
-	if (file == NULL)
-		return NULL;
+	if (status != 0) {
+		free(file);
+		inode_unref(mount->volume, inode, 1);
+		return status;
+	}
 	file->inode = inode;
 	file->writable = (flags & O_ACCMODE) != O_RDONLY;
-	pthread_mutex_lock(&inode->lock);
-	inode->opens++;
-	inode->writers += file->writable;
-	pthread_mutex_unlock(&inode->lock);
-	return file;
+	if (file->writable) {
+		pthread_mutex_lock(&inode->lock);
+		inode->writers++;
+		pthread_mutex_unlock(&inode->lock);
+	}
+	*result = file;
+	return 0;
 }
 
 static void open_file_destroy(struct mount *mount, struct open_file *file)
 {
 	struct inode *inode = file->inode;
 
-	pthread_mutex_lock(&inode->lock);
-	inode->opens--;
-	inode->writers -= file->writable;
-	pthread_mutex_unlock(&inode->lock);
+	if (file->writable) {
+		pthread_mutex_lock(&inode->lock);
+		inode->writers--;
+		pthread_mutex_unlock(&inode->lock);
+	}
+	inode_close(inode);
 	inode_unref(mount->volume, inode, 1);
 	free(file);
 }
@@ -57,13 +67,13 @@ void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct inode *inode = ops_inode(req, ino);
 	struct fuse_open_out out = {0};
 	struct open_file *file;
+	int result;
 
 	if (inode == NULL)
 		return;
-	file = open_file_create(inode, fi->flags);
-	if (file == NULL) {
-		inode_unref(mount->volume, inode, 1);
-		fuse_reply_err(req, ENOMEM);
+	result = open_file_create(mount, inode, fi->flags, &file);
+	if (result != 0) {
+		fuse_reply_err(req, -result);
 		return;
 	}
 	out.fh = (uintptr_t)file;
@@ -99,13 +109,13 @@ void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 		fuse_reply_err(req, -result);
 		return;
 	}
-	file = open_file_create(inode, fi->flags);
-	if (file == NULL) {
+	inode_ref(mount->volume, inode); /* one for the file, one for the kernel's entry */
+	result = open_file_create(mount, inode, fi->flags, &file);
+	if (result != 0) {
 		inode_unref(mount->volume, inode, 1);
-		fuse_reply_err(req, ENOMEM);
+		fuse_reply_err(req, -result);
 		return;
 	}
-	inode_ref(mount->volume, inode); /* one for the file, one for the kernel's entry */
 	fi->fh = (uintptr_t)file;
 	fi->direct_io = is_direct(mount, fi->flags);
 	fi->keep_cache = mount->cache == MOUNT_CACHE_ALWAYS;

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rmemfs: builds the parts from the bottom up, serves until the mount is gone, takes them down in
+ * reverse. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/log.h"
+#include "engine/stream.h"
+#include "fs/daemon.h"
+#include "fs/options.h"
+#include "fs/serve.h"
+#include "fs/session.h"
+
+struct process {
+	struct options options;
+	char mountpoint[PATH_MAX];
+	char config_path[PATH_MAX];
+	char holder[PATH_MAX + 64];
+	struct volume *volume;
+	struct rmem_engine *engine;
+	struct mount mount;
+	struct server_threads *threads;
+	bool syslog_when_ready; /* a daemon has no stderr, and nobody said where to log */
+};
+
+/* On the engine's control thread. */
+static void server_changed(void *user, unsigned server, enum rmem_server_state state)
+{
+	struct process *process = user;
+	struct rmem_server_info info;
+	struct rmem_error error;
+
+	if (rmem_server_info(process->engine, server, &info) != 0)
+		return;
+	if (state != RMEM_SERVER_UP) {
+		rmem_log_warn(RMEM_LOG_FS, "server %s is down: %s", info.url, info.last_error);
+		return;
+	}
+	if (volume_attach(process->volume, server, &info, &error) != 0)
+		rmem_log_error(RMEM_LOG_FS, "server %s: %s", info.url, error.text);
+}
+
+static int connect_servers(struct process *process, struct rmem_error *error)
+{
+	unsigned timeout_ms = (unsigned)(conf_duration_us(process->options.conf,
+							  "engine.connect_timeout") / 1000);
+	unsigned indexes[RMEM_SERVERS_MAX];
+	struct rmem_server_info info;
+	const char *const *urls;
+	size_t count;
+	int result;
+
+	urls = conf_list(process->options.conf, "servers", &count);
+	if (count > RMEM_SERVERS_MAX)
+		return rmem_fail(error, EINVAL, "servers: more than %d", RMEM_SERVERS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		result = rmem_server_add(process->engine, urls[i], &indexes[i], error);
+		if (result != 0)
+			return result;
+	}
+	for (size_t i = 0; i < count; i++) {
+		result = rmem_server_wait(process->engine, indexes[i], timeout_ms, error);
+		if (result != 0)
+			return result;
+		result = rmem_server_info(process->engine, indexes[i], &info);
+		if (result == 0)
+			result = volume_attach(process->volume, indexes[i], &info, error);
+		if (result != 0)
+			return result;
+	}
+	return 0;
+}
+
+static int start_engine(struct process *process, struct rmem_error *error)
+{
+	static const enum rmem_stream_isa isas[] = {
+		[CONF_STREAMING_AUTO] = RMEM_STREAM_AUTO,
+		[CONF_STREAMING_AVX2] = RMEM_STREAM_AVX2,
+		[CONF_STREAMING_SSE2] = RMEM_STREAM_SSE2,
+		[CONF_STREAMING_OFF] = RMEM_STREAM_OFF,
+	};
+	struct rmem_engine_options options;
+	int result;
+
+	result = rmem_stream_select(isas[conf_enum(process->options.conf, "staging.streaming")],
+				    error);
+	if (result != 0)
+		return result;
+	options_engine(process->options.conf, &options);
+	options.server_event = server_changed;
+	options.user = process;
+	return rmem_engine_create(&options, &process->engine, error);
+}
+
+static int start(struct process *process, struct rmem_error *error)
+{
+	const struct conf *conf = process->options.conf;
+	struct volume_options volume;
+	struct session_options session = {
+		.mountpoint = process->mountpoint,
+		.source = process->config_path,
+		.options = process->options.mount_options,
+		.option_count = process->options.mount_option_count,
+		.allow_other = conf_bool(conf, "fs.allow_other"),
+		.default_permissions = conf_bool(conf, "fs.default_permissions"),
+	};
+	int result;
+
+	snprintf(process->holder, sizeof(process->holder), "rmemfs mounted on %s",
+		 process->mountpoint);
+	options_volume(conf, process->holder, &volume);
+	result = volume_open(&volume, &process->volume, error);
+	if (result == 0)
+		result = start_engine(process, error);
+	if (result == 0)
+		result = connect_servers(process, error);
+	if (result == 0)
+		result = data_shared_create(process->engine, process->volume,
+					    (unsigned)(conf_duration_us(conf, "fs.wait") / 1000),
+					    &process->mount.data, error);
+	if (result != 0)
+		return result;
+	process->mount.volume = process->volume;
+	process->mount.cache = options_cache(conf);
+	result = session_create(&process->mount, &session, error);
+	if (result == 0)
+		result = serve_start(&process->mount, process->engine, &process->threads, error);
+	return result;
+}
+
+static int finish(struct process *process)
+{
+	int result = 0;
+
+	serve_stop(process->threads);
+	session_destroy(&process->mount);
+	data_shared_destroy(process->mount.data);
+	/* No server event may find the volume gone. */
+	rmem_engine_destroy(process->engine);
+	if (process->volume != NULL)
+		result = volume_close(process->volume);
+	options_finish(&process->options);
+	return result;
+}
+
+static void mounted(void *user)
+{
+	const struct process *process = user;
+
+	rmem_log_info(RMEM_LOG_FS, "mounted on %s", process->mountpoint);
+	if (process->syslog_when_ready)
+		rmem_log_to_syslog();
+	daemon_ready();
+}
+
+/* Blocked here for every thread to come; serve_wait() takes them one at a time. */
+static void block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int run(struct process *process)
+{
+	struct rmem_error error = {0};
+	int result;
+
+	result = session_check_mountpoint(process->options.mountpoint, process->mountpoint, &error);
+	if (result == 0 && realpath(process->options.config_path, process->config_path) == NULL)
+		result = rmem_fail(&error, errno, "%s: %s", process->options.config_path,
+				   strerror(errno));
+	if (result == 0 && !process->options.foreground)
+		result = daemon_start(&error);
+	if (result == 0) {
+		block_signals();
+		process->syslog_when_ready =
+			!process->options.foreground &&
+			strcmp(conf_origin(process->options.conf, "log.sink"), "default") == 0;
+		result = start(process, &error);
+	}
+	if (result != 0) {
+		fprintf(stderr, "rmemfs: %s\n",
+			error.text[0] != '\0' ? error.text : strerror(-result));
+		finish(process);
+		return 1;
+	}
+	serve_wait(process->threads, process->mountpoint, mounted, process);
+	result = finish(process);
+	if (result != 0)
+		rmem_log_error(RMEM_LOG_FS, "not everything could be stored: %s", strerror(-result));
+	else
+		rmem_log_info(RMEM_LOG_FS, "unmounted");
+	return result == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct process process;
+	int result;
+
+	rmem_log_set_program("rmemfs");
+	result = options_parse(&process.options, argc, argv);
+	if (result != 0)
+		return result > 0 ? 0 : 1;
+	conf_apply_log(process.options.conf);
+	return run(&process);
+}

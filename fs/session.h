@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The FUSE session: mounting, what is agreed with the kernel beyond the library's knowledge, and
+ * unmounting without losing what the kernel has not written back yet. */
+#pragma once
+
+#include <stddef.h>
+
+#include "engine/base/error.h"
+#include "fs/mount.h"
+
+struct session_options {
+	const char *mountpoint;      /* absolute */
+	const char *source;          /* what `mount` shows in the first column */
+	const char *const *options;  /* -o strings of the caller */
+	size_t option_count;
+	bool allow_other;
+	bool default_permissions;
+};
+
+/* Fails unless `mountpoint` is a directory that can be mounted on. A mount of ours that is dead (its
+ * daemon was killed) is taken away first. `absolute` has room for PATH_MAX bytes.
+ * Errors: -ENOENT, -ENOTDIR, -EBUSY (a live mount of ours is there already), ... */
+int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem_error *error)
+	RMEM_MUST_CHECK;
+
+/* Mounts; mount->session is set. The kernel's first request still has to be served.
+ * Errors: -EINVAL (an option that nobody knows), -EPERM, -ENODEV (no FUSE), ... */
+int session_create(struct mount *mount, const struct session_options *options,
+		   struct rmem_error *error) RMEM_MUST_CHECK;
+void session_destroy(struct mount *mount); /* unmounts if need be; NULL session is fine */
+
+/* Unmounts while the reactors still serve, so that the kernel can write back what it holds. A mount
+ * that is in use is synced and detached: its users get ENOTCONN from then on. */
+void session_unmount(struct mount *mount, const char *mountpoint);
