@@ -12,6 +12,7 @@
 
 #include "engine/base/log.h"
 #include "engine/stream.h"
+#include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/options.h"
 #include "fs/serve.h"
@@ -26,6 +27,7 @@ struct process {
 	struct rmem_engine *engine;
 	struct mount mount;
 	struct server_threads *threads;
+	struct control *control;
 	bool syslog_when_ready; /* a daemon has no stderr, and nobody said where to log */
 };
 
@@ -98,6 +100,22 @@ static int start_engine(struct process *process, struct rmem_error *error)
 	return rmem_engine_create(&options, &process->engine, error);
 }
 
+/* A mount works without its control socket: say so, and go on. */
+static void start_control(struct process *process)
+{
+	const struct control_options options = {
+		.path = conf_text(process->options.conf, "fs.control"),
+		.store_url = conf_text(process->options.conf, "store.url"),
+		.mountpoint = process->mountpoint,
+		.engine = process->engine,
+		.volume = process->volume,
+	};
+	struct rmem_error error;
+
+	if (control_start(&options, &process->control, &error) != 0)
+		rmem_log_warn(RMEM_LOG_FS, "%s", error.text);
+}
+
 static int start(struct process *process, struct rmem_error *error)
 {
 	const struct conf *conf = process->options.conf;
@@ -131,6 +149,8 @@ static int start(struct process *process, struct rmem_error *error)
 	result = session_create(&process->mount, &session, error);
 	if (result == 0)
 		result = serve_start(&process->mount, process->engine, &process->threads, error);
+	if (result == 0)
+		start_control(process);
 	return result;
 }
 
@@ -138,6 +158,7 @@ static int finish(struct process *process)
 {
 	int result = 0;
 
+	control_stop(process->control);
 	serve_stop(process->threads);
 	session_destroy(&process->mount);
 	data_shared_destroy(process->mount.data);

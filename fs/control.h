@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mount's control socket: what goes on inside, readable from outside the mount, by a thread of its
+ * own that needs neither the reactors nor the store. Whoever connects gets one JSON document and the
+ * end of the stream. Reading it is for the owner of the mount and root (mode 0600). */
+#pragma once
+
+#include <stddef.h>
+
+#include "engine/rmem.h"
+#include "fs/volume.h"
+
+struct control;
+
+struct control_options {
+	const char *path;       /* of the socket; "auto": control_default_path() */
+	const char *store_url;
+	const char *mountpoint;
+	struct rmem_engine *engine;
+	struct volume *volume;
+};
+
+/* "FOLDER/control.sock" for "lmdb:FOLDER". -ENAMETOOLONG when no socket fits there. */
+int control_default_path(const char *store_url, char *path, size_t size) RMEM_MUST_CHECK;
+
+/* Replaces a socket that nobody listens on. Errors: -EADDRINUSE, -ENAMETOOLONG, ... */
+int control_start(const struct control_options *options, struct control **control,
+		  struct rmem_error *error) RMEM_MUST_CHECK;
+void control_stop(struct control *control); /* removes the socket; NULL is fine */
