@@ -205,7 +205,7 @@ const struct conf_key conf_schema[] = {
 		.type = CONF_COUNT,
 		.programs = ENGINE,
 		.min = 1,
-		.max = 64,
+		.max = 16,
 		.initial = "1",
 		.help = "Queue pairs of each reactor to each server.",
 	},

@@ -174,7 +174,7 @@ START_TEST(every_error_of_a_file_is_told_in_the_order_of_its_lines)
 	       "x.cfg:4: engine.dept: there is no such setting; did you mean engine.depth?",
 	       "x.cfg:5: engine.spin: found 50us, a value with a unit is written in quotes",
 	       "x.cfg:5: engine.lanes: found the string \"5\"; allowed: a whole number from 1 to "
-	       "64",
+	       "16",
 	       "x.cfg:5: engine.depth: found \"1\", which is out of range; allowed: a whole number "
 	       "from 2 to 32768",
 	       "x.cfg:6: syntax error in \"poll = = \"busy\";\"",
