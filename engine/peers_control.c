@@ -314,8 +314,13 @@ void rmem_peers_stop(struct rmem_peers *peers)
 	pthread_join(peers->thread, NULL);
 	for (unsigned i = 0; i < peers->server_count; i++) {
 		struct rmem_server *server = peers->servers[i];
+		bool is_trying;
 
-		if (server->attempt == RMEM_ATTEMPT_NONE)
+		/* Its thread may be writing it at this moment. */
+		pthread_mutex_lock(&peers->lock);
+		is_trying = server->attempt != RMEM_ATTEMPT_NONE;
+		pthread_mutex_unlock(&peers->lock);
+		if (!is_trying)
 			continue;
 		pthread_join(server->thread, NULL);
 		server->attempt = RMEM_ATTEMPT_NONE;
