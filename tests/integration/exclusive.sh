@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Two mounts on one store: the second is refused and told who holds it; the first is not disturbed.
+# shellcheck source=tests/support/lib.sh
+source "$RMEM_LIB"
+setup
+echo first >"$MNT/file"
+mkdir "$WORK/second"
+refused '*' "$MNT|$MOUNT_PID" "$RMEMFS" "$CONF" "$WORK/second"
+refused '*' "$MNT|$MOUNT_PID" "$RMEMFS" "$CONF" "$WORK/second" -f
+! mounted "$WORK/second" || fail "the refused mount is there"
+# A second mount at the same place, too, and it must not take a live mount for a stale one.
+refused '*' . "$RMEMFS" "$CONF" "$MNT"
+same first "$(cat "$MNT/file")" "the first mount's file"
+echo more >>"$MNT/file"
+# The tools that only look may look meanwhile.
+timeout 10 "$RMEMCTL" -c "$CONF" status >"$WORK/status.out"
+grep -qF "$MNT" "$WORK/status.out" || fail "status does not show the mount: $(cat "$WORK/status.out")"
+timeout 10 "$RMEMCTL" -c "$CONF" df | grep -q .
+mount_stop
+mount_start
+same "first more" "$(paste -sd' ' "$MNT/file")" "the file after a remount"
+# A crash frees the store.
+mount_kill
+mount_start
+same "first more" "$(paste -sd' ' "$MNT/file")" "the file after a crash"
+finish

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A server whose pool is a file comes back with its bytes: under the mount, and for a new mount.
+# shellcheck source=tests/support/lib.sh
+source "$RMEM_LIB"
+mkdir "$RMEM_SHM"
+pool=$RMEM_SHM/pool
+config_write
+server_start rmemd --backing "$pool"
+mount_start
+
+source_tree "$SRC/tree"
+cp -a "$SRC/tree" "$MNT/tree"
+random_file "$SRC/data" 20M
+cp "$SRC/data" "$MNT/data"
+sync -f "$MNT"
+server_kill
+refused '*' 'input/output error' dd if="$MNT/data" iflag=direct of=/dev/null bs=64k
+server_start rmemd --backing "$pool"
+back() {
+    timeout 5 dd if="$MNT/data" iflag=direct of=/dev/null bs=64k count=1 status=none 2>/dev/null
+}
+wait_for 15 "the server's return" back
+dd if="$MNT/data" iflag=direct bs=1M status=none | cmp - "$SRC/data"
+echo 3 2>/dev/null >/proc/sys/vm/drop_caches || true
+same_tree "$SRC/tree" "$MNT/tree"
+mount_stop
+server_stop
+server_start rmemd --backing "$pool"
+mount_start
+cmp "$MNT/data" "$SRC/data"
+same_tree "$SRC/tree" "$MNT/tree"
+finish
