@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct io_waiter {
 	struct io_waiter *next;
@@ -26,6 +27,12 @@ struct io_gate {
 };
 
 void gate_init(struct io_gate *gate);
+
+/* Whether anybody is inside or waits. */
+static inline bool gate_is_busy(const struct io_gate *gate)
+{
+	return gate->exclusive || gate->shared > 0 || gate->head != NULL;
+}
 
 /* True: inside. False: queued; resume() is called once we are inside. */
 bool gate_enter(struct io_gate *gate, struct io_waiter *waiter);

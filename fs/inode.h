@@ -3,16 +3,16 @@
  * holds; found through a table, counted by references.
  *
  * What is in the store may lag behind what is here: data operations change size, times and the
- * written state of pages in memory (`dirty`), and inode_flush() puts all of it into the store in one
- * transaction: at fsync, close, unmount, and at the latest one commit interval after the change. A
- * dirty inode is on the volume's dirty list and holds a reference on itself.
+ * written state of pages in memory (`dirty`), and inode_flush() puts all of it into the store in
+ * one transaction: at fsync, close, unmount, and at the latest one commit interval after the
+ * change. A dirty inode is on the volume's dirty list and holds a reference on itself.
  *
- * The end of an inode. When its last name goes while it is open, or while a data operation is in its
- * gate, it becomes an `orphan`: its records stay, an O record stands for it, and the last unref
+ * The end of an inode. When its last name goes while it is open, or while a data operation is in
+ * its gate, it becomes an `orphan`: its records stay, an O record stands for it, and the last unref
  * reclaims it. Otherwise everything goes in the transaction that took the name, and what is left in
  * memory is `removed`: an operation that raced with the removal may still hold it, must put nothing
- * into the store for it, and answers -ESTALE. So data operations hold a reference and their place in
- * the gate for as long as their bytes move, and look at `removed` when they enter.
+ * into the store for it, and answers -ESTALE. So data operations hold a reference and their place
+ * in the gate for as long as their bytes move, and look at `removed` when they enter.
  *
  * Lock order: volume->namespace_lock, inode->lock (two inodes: by ascending number), table lock,
  * the store's writer. No lock is held while remote bytes move: see fs/gate.h. */
@@ -39,11 +39,12 @@ struct inode_attr {
 	uint32_t nlink;
 	uint32_t rdev;
 	uint32_t generation;
-	uint64_t size;   /* bytes */
-	uint64_t pages;  /* allocated 4 KiB pages, for st_blocks */
-	uint64_t reserved_end; /* bytes: fallocate took pages up to here, extent_trim() keeps them */
+	uint64_t size;	/* bytes */
+	uint64_t pages; /* allocated 4 KiB pages, for st_blocks */
+	uint64_t
+		reserved_end; /* bytes: fallocate took pages up to here, extent_trim() keeps them */
 	int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
-	uint64_t parent; /* directories: "..", else 0 */
+	uint64_t parent;  /* directories: "..", else 0 */
 	uint64_t version; /* grows with every change of data or attributes that is stored */
 	uint32_t xattr_count;
 };
@@ -56,28 +57,28 @@ enum inode_dirty {
 enum inode_state {
 	INODE_LOADING, /* in the table while its record is read or first written: getters wait */
 	INODE_READY,
-	INODE_FAILED,  /* there is no such inode; goes with its last reference */
+	INODE_FAILED, /* there is no such inode; goes with its last reference */
 };
 
 struct inode {
-	UT_hash_handle hh;      /* table lock */
-	uint64_t ino;           /* constant */
-	uint64_t refs;          /* table lock */
-	enum inode_state state; /* table lock */
-	int load_error;         /* table lock: why it is INODE_FAILED */
+	UT_hash_handle hh;		       /* table lock */
+	uint64_t ino;			       /* constant */
+	uint64_t refs;			       /* table lock */
+	enum inode_state state;		       /* table lock */
+	int load_error;			       /* table lock: why it is INODE_FAILED */
 	struct inode *dirty_next, *dirty_prev; /* table lock */
-	struct volume *volume;  /* constant */
-	struct volume_job reclaim; /* once refs are 0 */
+	struct volume *volume;		       /* constant */
+	struct volume_job reclaim;	       /* once refs are 0 */
 
-	pthread_mutex_t lock;   /* guards everything below */
+	pthread_mutex_t lock; /* guards everything below */
 	struct inode_attr attr;
-	unsigned dirty;         /* enum inode_dirty */
-	unsigned opens;         /* open file descriptions */
-	unsigned writers;       /* those among them that may write */
-	bool orphan;            /* nlink is 0 and an O record stands for it */
-	bool removed;           /* nlink is 0 and its records are gone */
+	unsigned dirty;		/* enum inode_dirty */
+	unsigned opens;		/* open file descriptions */
+	unsigned writers;	/* those among them that may write */
+	bool orphan;		/* nlink is 0 and an O record stands for it */
+	bool removed;		/* nlink is 0 and its records are gone */
 	struct extent_map *map; /* regular files, NULL until first needed */
-	struct io_gate gate;    /* data operations in flight; fs/data.c */
+	struct io_gate gate;	/* data operations in flight; fs/data.c */
 };
 
 /* The inode with this number, from memory or the store, with one more reference.
@@ -103,11 +104,6 @@ int inode_flush(struct volume *volume, struct inode *inode) RMEM_MUST_CHECK;
 
 /* All dirty inodes. Returns the first error after having tried each. */
 int inode_flush_all(struct volume *volume) RMEM_MUST_CHECK;
-
-/* For open files: counts one more (-ESTALE when the inode was removed) or one less. They take
- * inode->lock. The open file holds a reference of its own, dropped after inode_close(). */
-int inode_open(struct inode *inode) RMEM_MUST_CHECK;
-void inode_close(struct inode *inode);
 
 /* inode->lock held: puts `attr` as the inode's record into `txn`. The caller makes it inode->attr
  * once the transaction has committed. Errors: -ESTALE (removed), -ENOSPC, -EIO. */
@@ -136,12 +132,15 @@ void inode_set_add(struct inode_set *set, struct inode *inode);
 void inode_set_lock(struct inode_set *set);
 void inode_set_unlock(const struct inode_set *set);
 
-/* inode->lock held, after the commit that deleted its records: nothing is dirty any more. */
-void inode_mark_removed(struct inode *inode);
+/* inode->lock held: nothing of the inode is to be put any more. */
+void inode_mark_clean(struct inode *inode);
 
-/* Deletes what the store has of an inode without a name, in transactions of bounded size; the O
- * record of session `mount_id` goes with the last. Errors: -EIO, -ENOSPC: some may be left, and the
- * O record with it. */
+/* Whether all of an inode can go in one transaction that takes about a millisecond. */
+bool inode_is_quick(const struct inode_attr *attr);
+
+/* One transaction's worth of deleting what the store has of an inode without a name. Returns 1 when
+ * there is more to do; 0 when all is gone, the O record of session `mount_id` last. Nobody else may
+ * know the inode. Errors: -EIO, -ENOSPC: some may be left, and the O record with it. */
 int inode_reclaim(struct volume *volume, uint64_t mount_id, uint64_t ino) RMEM_MUST_CHECK;
 
 int inode_table_create(struct inode_table **table) RMEM_MUST_CHECK;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,25 +18,27 @@ struct volume_worker;
 
 #define VOLUME_PAGE_BYTES  4096u
 #define VOLUME_CHUNK_BYTES (64ull << 20) /* one C record covers this much of a file */
-#define VOLUME_NAME_MAX    255u
-#define VOLUME_SIZE_MAX    (1ull << 60)  /* bytes of one file */
+#define VOLUME_NAME_MAX	   255u
+#define VOLUME_SIZE_MAX	   (1ull << 60) /* bytes of one file */
 
 struct volume_options {
 	struct store_options store;
-	uint64_t stripe_bytes;       /* power of two, multiple of a page */
-	unsigned sync_interval_ms;   /* dirty inodes are put and the store is synced this often */
+	uint64_t stripe_bytes;	   /* power of two, multiple of a page */
+	unsigned sync_interval_ms; /* dirty inodes are put and the store is synced this often */
 };
 
 /* What a volume's region id stands for. Ids are never used twice in a volume. */
 struct volume_region {
 	uint32_t id;
 	uint32_t server_region; /* index on the server */
-	uint16_t server;        /* index in the engine */
-	uint64_t length;        /* bytes */
-	/* Written once, after `server` and `server_region` (which mean nothing before): the server was
-	 * seen with the incarnation that holds our bytes. It stays set while the server is down. */
+	uint16_t server;	/* index in the engine */
+	uint64_t incarnation;	/* of the content that files have there */
+	uint64_t length;	/* bytes */
+	/* Written once, after `server` and `server_region` (which mean nothing before): the server
+	 * was seen with the incarnation that holds our bytes. It stays set while the server is
+	 * down. */
 	_Atomic(bool) attached;
-	_Atomic(bool) lost;     /* its memory is gone: reads are EIO, frees cost nothing */
+	_Atomic(bool) lost; /* its memory is gone: reads are EIO, frees cost nothing */
 };
 
 struct volume {
@@ -47,7 +50,7 @@ struct volume {
 	pthread_mutex_t namespace_lock;
 	uint8_t uuid[16];
 	uint64_t mount_id;
-	uint64_t ino_next, ino_end; /* namespace_lock: numbers reserved for this mount */
+	uint64_t ino_next, ino_end;    /* namespace_lock: numbers reserved for this mount */
 	_Atomic(uint64_t) inode_count; /* for statfs */
 	uint64_t stripe_bytes;
 	unsigned sync_interval_ms;
@@ -66,12 +69,22 @@ int volume_open(const struct volume_options *options, struct volume **volume,
 /* Flushes, syncs, ends the session, closes. Returns the first error; all is freed anyway. */
 int volume_close(struct volume *volume) RMEM_MUST_CHECK;
 
-/* Tells the volume that engine server `server` is up as `info` describes. A server new to the volume
- * brings its regions as free space; a known one with the same incarnation gets its regions attached;
- * one with another incarnation has lost our bytes: its old regions become lost, its new ones free
- * space. Any thread. Errors: -EIO, -ENOSPC (store). */
+/* Tells the volume that engine server `server` is up as `info` describes. A server new to the
+ * volume brings its regions as free space; a known one with the same incarnation gets its regions
+ * attached; one with another incarnation has lost our bytes: its old regions become lost, its new
+ * ones free space. Any thread. Errors: -EIO, -ENOSPC (store). */
 int volume_attach(struct volume *volume, unsigned server, const struct rmem_server_info *info,
 		  struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* To be called before a (re)connected server can take transfers, with what it says it is: regions
+ * that another incarnation of it held become lost at once, so that no read is answered from memory
+ * that never held the bytes. A read that was under way looks at volume_region()->lost again when it
+ * has ended. Any thread, does not block; volume_attach() follows when there is time. */
+void volume_server_changed(struct volume *volume, unsigned server, uint64_t incarnation);
+
+/* Warns in the log of each server that holds bytes of the volume and was not attached so far.
+ * Returns their number, or -errno. */
+int volume_report_missing(struct volume *volume) RMEM_MUST_CHECK;
 
 /* NULL: no such region. Any thread, no lock. */
 const struct volume_region *volume_region(const struct volume *volume, uint32_t id);
@@ -81,6 +94,9 @@ struct volume_usage {
 	uint64_t inodes;
 };
 void volume_usage(struct volume *volume, struct volume_usage *usage);
+
+/* namespace_lock held: a number that no inode of the volume ever had. Errors: -EIO, -ENOSPC. */
+int volume_reserve_ino(struct volume *volume, uint64_t *ino) RMEM_MUST_CHECK;
 
 /* Runs `job` on the worker thread: what may block (store syncs, large reclaims). */
 struct volume_job {

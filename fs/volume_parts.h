@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of volume share. */
+#pragma once
+
+#include "fs/record.h"
+#include "fs/volume.h"
+
+/* Opening: the volume's record and a session of this mount in one transaction (of an empty store,
+ * the first volume record and the root directory too). Sets uuid and mount_id. */
+int volume_session_begin(struct volume *volume, const struct volume_options *options,
+			 struct rmem_error *error) RMEM_MUST_CHECK;
+int volume_session_end(struct volume *volume) RMEM_MUST_CHECK;
+
+/* Reclaims what other sessions left, which the store's lock says are dead, and ends them. What
+ * cannot be reclaimed is logged and left. */
+void volume_session_recover(struct volume *volume);
+
+/* The region table from what the store knows about servers. */
+int volume_regions_load(struct volume *volume, struct rmem_error *error) RMEM_MUST_CHECK;
+void volume_regions_finish(struct volume *volume);
