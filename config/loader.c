@@ -265,29 +265,38 @@ static bool is_statement(const struct conf_source *source, size_t line)
 	return depth == 0 && assigned;
 }
 
+static void report_line(struct load *load, const char *what, size_t line, const char *rest)
+{
+	struct conf_source *source = load->source;
+	size_t length, indent = 0;
+	const char *text = line_text(source, line, &length);
+	char where[SHOWN + 8] = "at the end";
+
+	while (indent < length && isspace((unsigned char)text[indent]))
+		indent++;
+	if (indent < length)
+		snprintf(where, sizeof(where), "in \"%.*s\"",
+			 (int)rmem_min_u64(length - indent, SHOWN), text + indent);
+	conf_errors_add(load->errors, line, "%s:%u: %s %s%s", conf_source_file(source, line),
+			conf_source_line(source, line), what, where, rest);
+}
+
 /* Says what libconfig noticed, in `line`, and takes that line out when it can. */
 static bool step_over(struct load *load, const char *what, size_t line)
 {
 	struct conf_source *source = load->source;
-	bool going_on, last = line >= source->line_count;
-	const char *text;
-	size_t length;
+	const char *rest = "; the file is not checked from here on";
+	bool going_on;
 
 	line = rmem_min_u64(rmem_max_u64(line, 1), source->line_count);
-	text = line_text(source, line, &length);
 	going_on = is_statement(source, line);
+	if (going_on)
+		rest = "";
+	else if (line == source->line_count)
+		rest = ": is a } or ; missing?";
 	load->conf->partial = true;
-	if (!was_reported(load, line) && (going_on || (!source->cut && !source->unsure))) {
-		while (length > 0 && isspace((unsigned char)*text)) {
-			text++;
-			length--;
-		}
-		conf_errors_add(load->errors, line, "%s:%u: %s%s \"%.*s\"%s%s",
-				conf_source_file(source, line), conf_source_line(source, line),
-				what, length > 0 ? " in" : " at", (int)rmem_min_u64(length, SHOWN),
-				text, last ? "; is a } or ; missing?" : "",
-				going_on ? "" : "; the file is not checked from here on");
-	}
+	if (!was_reported(load, line) && (going_on || (!source->cut && !source->unsure)))
+		report_line(load, what, line, rest);
 	if (!going_on)
 		return false;
 	for (char *c = source->text + source->lines[line - 1].start; *c != '\n' && *c != '\0'; c++)

@@ -2,9 +2,7 @@
 #include "config/config.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 
-#include "config/source.h"
 #include "tests/support/config_file.h"
 #include "tests/support/runner.h"
 
@@ -332,8 +330,7 @@ START_TEST(a_missing_brace_is_told_at_the_end)
 	       "x.cfg:1: engine.depth: found \"1\", which is out of range; allowed: a whole number "
 	       "from 2 to 32768",
 	       "x.cfg:2: engine.fs: is a group of its own: is the } of engine missing before it?",
-	       "x.cfg:3: syntax error at \"\"; is a } or ; missing?; the file is not checked from "
-	       "here on");
+	       "x.cfg:3: syntax error at the end: is a } or ; missing?");
 }
 END_TEST
 
@@ -357,111 +354,10 @@ START_TEST(a_comment_without_an_end_is_told_where_it_starts)
 }
 END_TEST
 
-START_TEST(a_file_that_is_not_text_is_told)
-{
-	static const char bytes[] = "engine: { depth = 1; };\n\0\0\0fs = 1;";
-
-	ck_assert_int_eq(
-		conf_load(conf, config_file_bytes(&folder, "x.cfg", bytes, sizeof(bytes)), &errors),
-		-EINVAL);
-	ck_assert_uint_eq(errors.count, 2);
-	ck_assert_str_eq(config_complaint(&folder, &errors, 1),
-			 "x.cfg:2: the file is not text: a NUL byte is in it");
-}
-END_TEST
-
-START_TEST(control_characters_do_not_reach_the_terminal)
-{
-	EXPECT("log: { level = \"\\x1b[2Jdebug\"; };\n]\x1b[J\n",
-	       "x.cfg:1: log.level: found \"?[2Jdebug\"; allowed: error, warn, info or debug",
-	       "x.cfg:2: syntax error in \"]?[J\"; the file is not checked from here on");
-}
-END_TEST
-
 START_TEST(a_value_that_looks_like_the_scanners_mark_is_told_too)
 {
 	EXPECT("log: { level = \"\\x01\"; };\n",
 	       "x.cfg:1: log.level: found \"?\"; allowed: error, warn, info or debug");
-}
-END_TEST
-
-START_TEST(more_errors_than_are_kept_are_counted)
-{
-	char text[8192] = "engine: {\n", *end = text + strlen(text), *print = NULL;
-	size_t print_size;
-	FILE *stream = open_memstream(&print, &print_size);
-
-	for (unsigned i = 0; i < 150; i++)
-		end += sprintf(end, "bogus_%c%c = %u;\n", 'a' + i / 26, 'a' + i % 26, i);
-	sprintf(end, "};\n");
-	ck_assert_int_eq(load(text), -EINVAL);
-	ck_assert_uint_eq(errors.count, 150);
-	ck_assert_uint_eq(errors.kept, CONF_ERRORS_MAX);
-	conf_errors_print(&errors, "test", stream);
-	fclose(stream);
-	ck_assert_ptr_nonnull(strstr(print, "x.cfg:101: engine.bogus_dv: there is no such"));
-	ck_assert_ptr_null(strstr(print, "x.cfg:102:"));
-	ck_assert_ptr_nonnull(strstr(print, "test: and 50 more\n"));
-	free(print);
-}
-END_TEST
-
-START_TEST(more_syntax_errors_than_are_kept_end_the_reading)
-{
-	char text[8192], *end = text;
-
-	for (unsigned i = 0; i < 150; i++)
-		end += sprintf(end, "bogus_%c%c = = %u;\n", 'a' + i / 26, 'a' + i % 26, i);
-	ck_assert_int_eq(load(text), -EINVAL);
-	ck_assert_uint_eq(errors.count, CONF_ERRORS_MAX);
-}
-END_TEST
-
-START_TEST(nesting_without_end_is_an_error)
-{
-	size_t length = 200000;
-	char *text = malloc(length + 1);
-
-	ck_assert_ptr_nonnull(text);
-	memset(text, '(', length);
-	memcpy(text, "servers = ", 10);
-	text[length] = '\0';
-	ck_assert_int_eq(load(text), -EINVAL);
-	ck_assert_uint_ge(errors.count, 1);
-	for (size_t i = 0; i + 4 <= length; i += 4)
-		memcpy(text + i, "a:{ ", 4);
-	ck_assert_int_eq(load(text), -EINVAL);
-	free(text);
-}
-END_TEST
-
-START_TEST(what_cannot_be_read_is_told_with_the_reason)
-{
-	char path[160];
-
-	snprintf(path, sizeof(path), "%s/none.cfg", folder.path);
-	ck_assert_int_eq(conf_load(conf, path, &errors), -ENOENT);
-	ck_assert_str_eq(config_complaint(&folder, &errors, 0),
-			 "none.cfg: cannot be read: No such file or directory");
-	ck_assert_int_eq(conf_load(conf, folder.path, &errors), -EISDIR);
-	ck_assert_ptr_nonnull(strstr(errors.list[1].text, "cannot be read: Is a directory"));
-}
-END_TEST
-
-START_TEST(a_file_without_end_is_refused)
-{
-	char *text = malloc(CONF_SOURCE_BYTES + 1);
-
-	ck_assert_ptr_nonnull(text);
-	memset(text, ' ', CONF_SOURCE_BYTES + 1);
-	ck_assert_int_eq(conf_load(conf, "/dev/zero", &errors), -EFBIG);
-	ck_assert_int_eq(conf_load(conf,
-				   config_file_bytes(&folder, "x.cfg", text, CONF_SOURCE_BYTES + 1),
-				   &errors),
-			 -EFBIG);
-	ck_assert_str_eq(config_complaint(&folder, &errors, 1),
-			 "x.cfg: cannot be read: File too large");
-	free(text);
 }
 END_TEST
 
@@ -478,8 +374,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("config_loader");
-	TCase *good = tcase_create("good"), *bad = tcase_create("bad"),
-	      *unreadable = tcase_create("unreadable");
+	TCase *good = tcase_create("good"), *bad = tcase_create("bad");
 
 	tcase_add_checked_fixture(good, set_up, tear_down);
 	tcase_add_test(good, an_empty_file_leaves_the_defaults);
@@ -505,17 +400,8 @@ int main(void)
 	tcase_add_test(bad, a_missing_brace_is_told_at_the_end);
 	tcase_add_test(bad, a_missing_value_is_told_and_what_is_not_checked);
 	tcase_add_test(bad, a_comment_without_an_end_is_told_where_it_starts);
-	tcase_add_test(bad, a_file_that_is_not_text_is_told);
-	tcase_add_test(bad, control_characters_do_not_reach_the_terminal);
 	tcase_add_test(bad, a_value_that_looks_like_the_scanners_mark_is_told_too);
-	tcase_add_test(bad, more_errors_than_are_kept_are_counted);
-	tcase_add_test(bad, more_syntax_errors_than_are_kept_end_the_reading);
-	tcase_add_test(bad, nesting_without_end_is_an_error);
 	tcase_add_test(bad, a_good_part_of_a_bad_file_is_taken);
 	suite_add_tcase(suite, bad);
-	tcase_add_checked_fixture(unreadable, set_up, tear_down);
-	tcase_add_test(unreadable, what_cannot_be_read_is_told_with_the_reason);
-	tcase_add_test(unreadable, a_file_without_end_is_refused);
-	suite_add_tcase(suite, unreadable);
 	return run_suite(suite);
 }
