@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/deadline.h"
 #include "engine/base/log.h"
-#include "engine/server.h"
 
 static char folder[64];
 
@@ -62,17 +62,19 @@ static void end_server(int signal_number)
 	rmem_server_stop(served);
 }
 
-static void serve(const char *url, int ready_fd)
+void rig_server_options(struct rmem_server_options *options)
+{
+	rmem_server_options_init(options);
+	options->pool.size_bytes = RIG_REGIONS * RIG_REGION_BYTES;
+	options->region_max_bytes = RIG_REGION_BYTES;
+}
+
+static void serve(const struct rmem_server_options *options, const char *url, int ready_fd)
 {
 	struct sigaction action = {.sa_handler = end_server};
-	struct rmem_server_options options;
 	struct rmem_error error;
 
-	rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
-	rmem_server_options_init(&options);
-	options.pool.size_bytes = RIG_REGIONS * RIG_REGION_BYTES;
-	options.region_max_bytes = RIG_REGION_BYTES;
-	if (rmem_server_create(&options, &served, &error) != 0 ||
+	if (rmem_server_create(options, &served, &error) != 0 ||
 	    rmem_server_listen(served, url, &error) != 0 ||
 	    rmem_server_start(served, &error) != 0) {
 		fprintf(stderr, "%s\n", error.text);
@@ -85,8 +87,10 @@ static void serve(const char *url, int ready_fd)
 	_exit(0);
 }
 
-pid_t rig_server_start(const char *url)
+pid_t rig_server_start_with(const struct rmem_server_options *options, const char *url,
+			    unsigned descriptor_limit)
 {
+	struct rlimit limit = {.rlim_cur = descriptor_limit, .rlim_max = descriptor_limit};
 	int ready[2];
 	pid_t pid;
 	char byte;
@@ -96,13 +100,24 @@ pid_t rig_server_start(const char *url)
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
 		close(ready[0]);
-		serve(url, ready[1]);
+		if (descriptor_limit != 0 && setrlimit(RLIMIT_NOFILE, &limit) != 0)
+			_exit(1);
+		serve(options, url, ready[1]);
 	}
 	close(ready[1]);
 	ck_assert_msg(read(ready[0], &byte, 1) == 1, "the server did not start");
 	close(ready[0]);
 	return pid;
+}
+
+pid_t rig_server_start(const char *url)
+{
+	struct rmem_server_options options;
+
+	rig_server_options(&options);
+	return rig_server_start_with(&options, url, 0);
 }
 
 void rig_server_end(pid_t server, int signal_number)

@@ -11,9 +11,10 @@
 #include <sys/types.h>
 
 #include "engine/fabric.h"
+#include "engine/server.h"
 
 #define RIG_REGIONS	 2
-#define RIG_REGION_BYTES ((uint64_t)1 << 20)
+#define RIG_REGION_BYTES ((uint64_t)2 << 20) /* a huge page, where there are any */
 #define RIG_MEMORY_BYTES ((size_t)1 << 20)
 #define RIG_LANES_MAX	 4
 #define RIG_TIMEOUT_MS	 10000
@@ -60,7 +61,11 @@ void rig_open(struct rig *rig, const struct rig_shape *shape);
 void rig_close(struct rig *rig);
 
 /* The parts, for tests about them. */
+void rig_server_options(struct rmem_server_options *options);
 pid_t rig_server_start(const char *url);
+/* With a limit of descriptors when that is not 0. */
+pid_t rig_server_start_with(const struct rmem_server_options *options, const char *url,
+			    unsigned descriptor_limit);
 void rig_server_end(pid_t server, int signal_number);
 void rig_connect(struct rig *rig);
 
