@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's loop: one epoll set with the listening sockets, the clients and the stop signal. */
+/* The server's loop: one epoll set with its doors, the clients and the stop signal. */
 #include "engine/server.h"
 
 #include <assert.h>
@@ -19,8 +19,7 @@
 #include "engine/control.h"
 #include "engine/server_internal.h"
 
-#define EVENTS_PER_TURN	 64
-#define ACCEPTS_PER_TURN 64
+#define EVENTS_PER_TURN 64
 
 void rmem_server_options_init(struct rmem_server_options *options)
 {
@@ -92,7 +91,7 @@ static void stop_ready(struct server_source *source, uint32_t events)
 	(void)events;
 }
 
-static int watch(struct rmem_server *server, struct server_source *source, struct rmem_error *error)
+int server_watch(struct rmem_server *server, struct server_source *source, struct rmem_error *error)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
 
@@ -109,7 +108,7 @@ static int open_loop(struct rmem_server *server, struct rmem_error *error)
 	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (server->epoll_fd < 0 || server->stop.fd < 0 || server->spare_fd < 0)
 		return rmem_fail(error, errno, "the server's event loop: %s", strerror(errno));
-	return watch(server, &server->stop, error);
+	return server_watch(server, &server->stop, error);
 }
 
 int rmem_server_create(const struct rmem_server_options *options, struct rmem_server **server,
@@ -124,7 +123,7 @@ int rmem_server_create(const struct rmem_server_options *options, struct rmem_se
 	made->options = *options;
 	TAILQ_INIT(&made->waiting);
 	TAILQ_INIT(&made->greeted);
-	SLIST_INIT(&made->listeners);
+	SLIST_INIT(&made->doors);
 	made->options.pool.backing = strdup(options->pool.backing);
 	if (made->options.pool.backing == NULL)
 		rc = rmem_fail(error, ENOMEM, "out of memory");
@@ -138,81 +137,41 @@ int rmem_server_create(const struct rmem_server_options *options, struct rmem_se
 	return 0;
 }
 
-/* Out of descriptors: the spare one is given up for a moment, to tell the client and to take it
- * off the queue, which would otherwise keep the loop busy. */
-static void turn_away_without_fd(struct rmem_server *server, int listening)
-{
-	int fd;
+static const struct server_door_kind *const door_kinds[] = {
+	&server_door_local,
+};
 
-	if (server_may_complain(server))
-		rmem_log_error(
-			RMEM_LOG_SERVER,
-			"out of file descriptors with %u clients: raise the limit (ulimit -n)",
-			server->client_count);
-	close(server->spare_fd);
-	fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0) {
-		server_refuse(fd, RMEM_WIRE_CODE_BUSY, "the server is out of file descriptors");
-		close(fd);
+static const struct server_door_kind *kind_of(const char *url)
+{
+	for (size_t i = 0; i < RMEM_COUNT_OF(door_kinds); i++) {
+		size_t length = strlen(door_kinds[i]->scheme);
+
+		if (strncmp(url, door_kinds[i]->scheme, length) == 0 && url[length] == ':')
+			return door_kinds[i];
 	}
-	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-static void turn_away_busy(struct rmem_server *server, int fd)
-{
-	if (server_may_complain(server))
-		rmem_log_warn(RMEM_LOG_SERVER, "a client turned away: %u are connected already",
-			      server->client_count);
-	server_refuse(fd, RMEM_WIRE_CODE_BUSY, "it has as many clients as it may have");
-	close(fd);
-}
-
-static void listener_ready(struct server_source *source, uint32_t events)
-{
-	struct server_listener *listener =
-		RMEM_CONTAINER_OF(source, struct server_listener, source);
-	struct rmem_server *server = listener->server;
-
-	(void)events;
-	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
-		int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-			turn_away_without_fd(server, source->fd);
-		if (fd < 0)
-			return;
-		if (server->client_count >= server->options.clients_max)
-			turn_away_busy(server, fd);
-		else
-			server_client_accept(server, fd);
-	}
+	return NULL;
 }
 
 int rmem_server_listen(struct rmem_server *server, const char *url, struct rmem_error *error)
 {
-	struct server_listener *listener;
-	const char *path;
+	const struct server_door_kind *kind = kind_of(url);
+	struct server_door *door;
 	int rc;
 
-	rc = rmem_control_path(url, &path, error);
+	if (kind == NULL)
+		return rmem_fail(error, EINVAL, "%s: not a URL of the form shm:/PATH", url);
+	rc = kind->claim(server, url, &door, error);
 	if (rc != 0)
 		return rc;
-	listener = calloc(1, sizeof(*listener));
-	if (listener == NULL)
-		return rmem_fail(error, ENOMEM, "out of memory");
-	rc = server_socket_claim(path, &listener->socket, error);
-	if (rc != 0) {
-		free(listener);
-		return rc;
-	}
-	listener->server = server;
-	SLIST_INSERT_HEAD(&server->listeners, listener, link);
+	door->kind = kind;
+	door->server = server;
+	SLIST_INSERT_HEAD(&server->doors, door, link);
 	return 0;
 }
 
 int rmem_server_start(struct rmem_server *server, struct rmem_error *error)
 {
-	struct server_listener *listener;
+	struct server_door *door;
 	int rc;
 
 	server->options.pool.cancel_fd = server->stop.fd;
@@ -222,14 +181,9 @@ int rmem_server_start(struct rmem_server *server, struct rmem_error *error)
 	if (rc != 0)
 		return rc;
 	server->started_ns = rmem_now_ns();
-	SLIST_FOREACH(listener, &server->listeners, link)
+	SLIST_FOREACH(door, &server->doors, link)
 	{
-		rc = server_socket_listen(&listener->socket, server->options.socket_mode, error);
-		if (rc != 0)
-			return rc;
-		listener->source.ready = listener_ready;
-		listener->source.fd = listener->socket.fd;
-		rc = watch(server, &listener->source, error);
+		rc = door->kind->open(door, error);
 		if (rc != 0)
 			return rc;
 	}
@@ -275,16 +229,15 @@ static void close_fd(int fd)
 
 void rmem_server_destroy(struct rmem_server *server)
 {
-	struct server_listener *listener;
+	struct server_door *door;
 
 	if (server == NULL)
 		return;
-	while ((listener = SLIST_FIRST(&server->listeners)) != NULL) {
-		SLIST_REMOVE_HEAD(&server->listeners, link);
-		server_socket_close(&listener->socket);
-		free(listener);
-	}
 	server_client_close_all(server);
+	while ((door = SLIST_FIRST(&server->doors)) != NULL) {
+		SLIST_REMOVE_HEAD(&server->doors, link);
+		door->kind->close(door);
+	}
 	rmem_pool_destroy(server->pool);
 	close_fd(server->spare_fd);
 	close_fd(server->stop.fd);

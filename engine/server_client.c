@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conversation with one client.
  *
- * Replies are small and go out with one send(): a client that doesn't read its replies fills its
- * socket and is ended, so nothing is ever queued for it. */
+ * Replies are small, and sending one never waits: a client that doesn't take its replies is ended,
+ * so nothing is ever queued for it. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "engine/base/deadline.h"
 #include "engine/base/log.h"
@@ -17,7 +14,7 @@
 
 #define COMPLAINTS_PER_SECOND 10
 
-int server_may_complain(struct rmem_server *server)
+bool server_may_complain(struct rmem_server *server)
 {
 	uint64_t second = rmem_now_ns() / RMEM_NS_PER_S;
 
@@ -30,19 +27,10 @@ int server_may_complain(struct rmem_server *server)
 	}
 	if (server->complaints < COMPLAINTS_PER_SECOND) {
 		server->complaints++;
-		return 1;
+		return true;
 	}
 	server->complaints_hidden++;
-	return 0;
-}
-
-void server_refuse(int fd, enum rmem_wire_code code, const char *text)
-{
-	uint8_t message[RMEM_WIRE_MAX_BYTES];
-	size_t length = rmem_wire_put_error(message, code, text);
-
-	/* A peer that can't take it learns from the end of the connection. */
-	(void)!send(fd, message, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return false;
 }
 
 void server_client_close(struct server_client *client)
@@ -58,40 +46,34 @@ void server_client_close(struct server_client *client)
 		TAILQ_REMOVE(&server->waiting, client, link);
 	}
 	server->client_count--;
-	close(client->source.fd); /* which takes it out of the epoll set */
-	free(client);
+	client->transport->close(client);
+}
+
+bool server_is_full(struct rmem_server *server)
+{
+	if (server->client_count < server->options.clients_max)
+		return false;
+	if (server_may_complain(server))
+		rmem_log_warn(RMEM_LOG_SERVER, "a client turned away: %u are connected already",
+			      server->client_count);
+	return true;
+}
+
+/* A client that can't take it learns from the end of the connection. */
+static void refuse(struct server_client *client, enum rmem_wire_code code, const char *text)
+{
+	uint8_t message[RMEM_WIRE_MAX_BYTES];
+	size_t length = rmem_wire_put_error(message, code, text);
+
+	(void)client->transport->send(client, message, length, -1);
 }
 
 static void turn_away(struct server_client *client, enum rmem_wire_code code, const char *text)
 {
 	if (server_may_complain(client->server))
 		rmem_log_warn(RMEM_LOG_SERVER, "%s turned away: %s", client->label, text);
-	server_refuse(client->source.fd, code, text);
+	refuse(client, code, text);
 	server_client_close(client);
-}
-
-/* Sends a whole message, with a descriptor when `fd` is one. False: the client is to be ended. */
-static bool send_message(struct server_client *client, const void *message, size_t length, int fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec vector = {.iov_base = (void *)(uintptr_t)message, .iov_len = length};
-	struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *rights;
-
-		header.msg_control = control.bytes;
-		header.msg_controllen = sizeof(control.bytes);
-		rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(rights), &fd, sizeof(int));
-	}
-	return sendmsg(client->source.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
 }
 
 /* Each handler returns whether the client may stay. */
@@ -110,16 +92,16 @@ static bool greet(struct server_client *client, size_t length)
 		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled greeting");
 		return false;
 	}
-	length = rmem_wire_put_welcome(reply, &server->welcome);
-	if (!send_message(client, reply, length, server->pool->fd)) {
+	length = rmem_wire_put_welcome(reply, client->welcome);
+	if (!client->transport->send(client, reply, length, client->pool_fd)) {
 		turn_away(client, RMEM_WIRE_CODE_INTERNAL, "the welcome could not be sent");
 		return false;
 	}
-	snprintf(client->label, sizeof(client->label), "%s (process %ld of user %ld on %s)",
-		 hello.name, (long)client->peer.pid, (long)client->peer.uid, hello.host);
+	snprintf(client->label, sizeof(client->label), "%s (%s on %s)", hello.name, client->from,
+		 hello.host);
 	TAILQ_REMOVE(&server->waiting, client, link);
 	TAILQ_INSERT_TAIL(&server->greeted, client, link);
-	client->is_greeted = 1;
+	client->is_greeted = true;
 	server->greeted_count++;
 	rmem_log_info(RMEM_LOG_SERVER, "%s connected; %u clients", client->label,
 		      server->greeted_count);
@@ -137,7 +119,7 @@ static bool tell_status(struct server_client *client, size_t length)
 	}
 	rmem_server_status(client->server, &status);
 	length = rmem_wire_put_status(reply, &status);
-	if (send_message(client, reply, length, -1))
+	if (client->transport->send(client, reply, length, -1))
 		return true;
 	turn_away(client, RMEM_WIRE_CODE_INTERNAL, "it doesn't read its replies");
 	return false;
@@ -159,8 +141,7 @@ static bool handle(struct server_client *client, enum rmem_wire_type type, size_
 	return false;
 }
 
-/* Handles the whole messages that have come. */
-static bool handle_all(struct server_client *client)
+bool server_client_handle(struct server_client *client)
 {
 	while (client->used > 0) {
 		enum rmem_wire_type type;
@@ -193,46 +174,12 @@ static bool handle_all(struct server_client *client)
 	return true;
 }
 
-static void client_ready(struct server_source *source, uint32_t events)
+void server_client_enter(struct server_client *client)
 {
-	struct server_client *client = RMEM_CONTAINER_OF(source, struct server_client, source);
-	ssize_t got;
+	struct rmem_server *server = client->server;
 
-	(void)events; /* whatever it is, reading tells */
-	/* Never full here: a message that doesn't fit has been refused. Descriptors that a client
-	 * sends along are dropped by the kernel, because nothing asks for them. */
-	got = recv(source->fd, client->request + client->used,
-		   sizeof(client->request) - client->used, MSG_DONTWAIT);
-	if (got > 0) {
-		client->used += (size_t)got;
-		handle_all(client);
-	} else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-		server_client_close(client);
-	}
-}
-
-void server_client_accept(struct rmem_server *server, int fd)
-{
-	struct server_client *client = calloc(1, sizeof(*client));
-	struct epoll_event event = {.events = EPOLLIN};
-	socklen_t size = sizeof(client->peer);
-
-	if (client == NULL) {
-		close(fd);
-		return;
-	}
-	client->server = server;
-	client->source = (struct server_source){.ready = client_ready, .fd = fd};
+	snprintf(client->label, sizeof(client->label), "%s", client->from);
 	client->deadline_ns = rmem_deadline_in_ms(server->options.handshake_ms);
-	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &client->peer, &size);
-	snprintf(client->label, sizeof(client->label), "process %ld of user %ld",
-		 (long)client->peer.pid, (long)client->peer.uid);
-	event.data.ptr = &client->source;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-		close(fd);
-		free(client);
-		return;
-	}
 	TAILQ_INSERT_TAIL(&server->waiting, client, link);
 	server->client_count++;
 }
@@ -258,7 +205,7 @@ void server_client_close_all(struct rmem_server *server)
 	while ((client = TAILQ_FIRST(&server->waiting)) != NULL)
 		server_client_close(client);
 	while ((client = TAILQ_FIRST(&server->greeted)) != NULL) {
-		server_refuse(client->source.fd, RMEM_WIRE_CODE_STOPPING, "the server stops");
+		refuse(client, RMEM_WIRE_CODE_STOPPING, "the server stops");
 		server_client_close(client);
 	}
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server's own files share. server.c has the loop and the listeners, server_client.c the
- * conversation with one client, server_socket.c the socket in the file system. */
+/* What the server's own files share. server.c has the loop, server_client.c the conversation with
+ * one client, whatever way it came; server_local.c brings clients of this machine through a socket,
+ * which server_socket.c puts into the file system. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/queue.h>
-#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "engine/server.h"
@@ -36,21 +37,48 @@ int server_socket_listen(struct server_socket *listening, unsigned mode,
 			 struct rmem_error *error) RMEM_MUST_CHECK;
 void server_socket_close(struct server_socket *listening);
 
-struct server_listener {
-	struct server_source source;
+/* A way in for clients, of one kind for each scheme of a URL. */
+struct server_door {
+	const struct server_door_kind *kind;
 	struct rmem_server *server;
-	struct server_socket socket;
-	SLIST_ENTRY(server_listener) link;
+	SLIST_ENTRY(server_door) link;
 };
 
+struct server_door_kind {
+	const char *scheme;
+	/* Makes the URL this server's. Errors: as rmem_server_listen(). */
+	int (*claim)(struct rmem_server *server, const char *url, struct server_door **door,
+		     struct rmem_error *error);
+	/* From here on clients can come; the pool is there. */
+	int (*open)(struct server_door *door, struct rmem_error *error);
+	/* Whether it was opened or not. All clients have been closed. */
+	void (*close)(struct server_door *door);
+};
+
+extern const struct server_door_kind server_door_local;
+
+struct server_client;
+
+/* How a client is talked to. */
+struct server_transport {
+	/* Sends a message whole, with a descriptor unless `fd` is -1, and does not wait for it to
+	 * arrive. False: it can't be sent, and the client is to be ended. */
+	bool (*send)(struct server_client *client, const void *message, size_t length, int fd);
+	/* Ends the connection and frees the client, as soon as what was sent is on its way. */
+	void (*close)(struct server_client *client);
+};
+
+/* A client: the part that all of them have. */
 struct server_client {
-	struct server_source source;
+	const struct server_transport *transport;
 	struct rmem_server *server;
+	const struct rmem_welcome *welcome; /* what it is greeted with */
+	int pool_fd;			    /* that goes with it; -1 for none */
+	bool is_greeted;
 	TAILQ_ENTRY(server_client) link; /* in `waiting` or `greeted` */
 	uint64_t deadline_ns;		 /* while waiting */
-	struct ucred peer;
-	int is_greeted;
-	char label[160]; /* for the log */
+	char from[64];			 /* process, or address */
+	char label[200];		 /* that and who it is, for the log */
 	size_t used;
 	uint8_t request[SERVER_REQUEST_MAX];
 };
@@ -59,7 +87,7 @@ TAILQ_HEAD(server_clients, server_client);
 struct rmem_server {
 	struct rmem_server_options options;
 	struct rmem_pool *pool;	     /* NULL until it is started */
-	struct rmem_welcome welcome; /* the same for everybody */
+	struct rmem_welcome welcome; /* for clients that map the pool */
 	int epoll_fd;
 	int spare_fd; /* given up to turn away a client when descriptors have run out */
 	struct server_source stop;
@@ -68,21 +96,27 @@ struct rmem_server {
 	unsigned greeted_count;
 	struct server_clients waiting; /* in the order of their deadlines */
 	struct server_clients greeted;
-	SLIST_HEAD(, server_listener) listeners;
+	SLIST_HEAD(, server_door) doors;
 	/* Complaints about clients are limited, else a flood of clients is one of log lines. */
 	uint64_t complaint_second;
 	unsigned complaints, complaints_hidden;
 };
 
-/* Takes over `fd`. */
-void server_client_accept(struct rmem_server *server, int fd);
+/* Adds a source to the loop, until its descriptor is closed. */
+int server_watch(struct rmem_server *server, struct server_source *source,
+		 struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* A client came. The caller has set transport, server, welcome, pool_fd and `from`. */
+void server_client_enter(struct server_client *client);
+/* The bytes that came from it have been put behind those in `request`, and `used` counts them in:
+ * handles the whole messages. False: the client is gone. */
+bool server_client_handle(struct server_client *client);
 void server_client_close(struct server_client *client);
 /* Ends those whose time is up; returns the milliseconds to the next deadline, -1 for none. */
 int server_client_expire(struct rmem_server *server);
 void server_client_close_all(struct rmem_server *server);
 
-/* Sends an error to a socket that is about to be closed; best effort. */
-void server_refuse(int fd, enum rmem_wire_code code, const char *text);
-
+/* Whether there is no room for another client; complains then. */
+bool server_is_full(struct rmem_server *server);
 /* Whether one more complaint may be logged now. */
-int server_may_complain(struct rmem_server *server);
+bool server_may_complain(struct rmem_server *server);
