@@ -263,11 +263,27 @@ static inline enum rmem_wc_status run(struct rmem_lane_link *link, const struct 
 	return status;
 }
 
+/* Some of the memory was not there. Which requests it hit is not known, so all of this post have
+ * failed. */
+static RMEM_COLD void spoil(struct rmem_lane_link *link, uint32_t first)
+{
+	struct rmem_cq *cq = link->cq;
+
+	for (uint32_t i = first; i != cq->tail; i++) {
+		struct rmem_completion *completion = &cq->ring[i & cq->mask].completion;
+
+		if (completion->status == RMEM_WC_OK)
+			completion->status = i == first ? RMEM_WC_PEER_LOST : RMEM_WC_FLUSHED;
+	}
+	shm_lane_abort(link);
+}
+
 static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct rmem_wr **bad)
 {
 	struct rmem_cq *cq = link->cq;
 	uint32_t room = link->depth - link->in_flight;
 	uint32_t cq_room = cq->mask + 1 - cq->outstanding;
+	uint32_t first = cq->tail;
 	uint32_t taken = 0;
 	struct rmem_wr *wr;
 	int rc = 0;
@@ -293,6 +309,8 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	}
 	link->in_flight += taken;
 	cq->outstanding += taken;
+	if (RMEM_UNLIKELY(atomic_load_explicit(&link->conn->is_cut, memory_order_relaxed)))
+		spoil(link, first);
 	if (rc != 0)
 		*bad = wr;
 	if (RMEM_UNLIKELY(cq->is_armed) && cq->head != cq->tail)

@@ -104,6 +104,9 @@ struct rmem_conn {
 	struct shm_mapping mappings[RMEM_REGIONS_MAX];
 	/* Those that do not exist have key 0 and length 0. */
 	struct shm_region regions[RMEM_REGIONS_MAX];
+	/* The file behind the mappings was cut: what was copied since went nowhere. Set by the
+	 * guard's signal handler, seen by whoever copied. */
+	atomic_bool is_cut;
 	pthread_mutex_t lock;
 	int lost; /* 0, or why it is over; under the lock */
 	LIST_HEAD(, rmem_lane_link) lanes;

@@ -14,6 +14,7 @@
 #include "engine/base/deadline.h"
 #include "engine/control.h"
 #include "engine/fabric_shm.h"
+#include "engine/fabric_shm_guard.h"
 
 /* --- The port: this process --------------------------------------------------------------------
  */
@@ -125,8 +126,6 @@ static size_t make_hello(void *buffer)
 	return rmem_wire_put_hello(buffer, &hello);
 }
 
-/* Whether the file has the region, and keeps it: a page that is cut off a file while it is mapped
- * is a SIGBUS for who touches it. */
 static int check_file(const char *path, int fd, const struct rmem_welcome_region *region,
 		      uint64_t map_bytes, struct rmem_error *error)
 {
@@ -142,6 +141,13 @@ static int check_file(const char *path, int fd, const struct rmem_welcome_region
 				 " bytes, and its region %u would end behind that",
 				 path, (uint64_t)found.st_size, region->remote.id);
 	return 0;
+}
+
+static bool is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
 static int map_region(struct rmem_conn *conn, const struct rmem_control_message *message,
@@ -163,9 +169,14 @@ static int map_region(struct rmem_conn *conn, const struct rmem_control_message 
 	if (map == MAP_FAILED)
 		return rmem_fail(error, errno, "%s: can't map region %u of %" PRIu64 " bytes: %s",
 				 conn->path, id, bytes, strerror(errno));
+	conn->mappings[id] = (struct shm_mapping){map, bytes};
 	/* A core file needs nobody's pool in it. */
 	madvise(map, bytes, MADV_DONTDUMP);
-	conn->mappings[id] = (struct shm_mapping){map, bytes};
+	if (!is_sealed(fd)) {
+		rc = shm_guard_add(map, bytes, &conn->is_cut, conn->fd, error);
+		if (rc != 0)
+			return rc;
+	}
 	conn->remotes[id] = region->remote;
 	conn->regions[id] = (struct shm_region){
 		.address = region->remote.address,
@@ -264,6 +275,8 @@ static int look(struct rmem_conn *conn)
 	enum rmem_wire_type type;
 	size_t length;
 
+	if (atomic_load(&conn->is_cut))
+		return -EIO;
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (got == 0)
@@ -297,8 +310,10 @@ void shm_disconnect(struct rmem_conn *conn)
 		return;
 	assert(LIST_EMPTY(&conn->lanes));
 	for (unsigned i = 0; i < RMEM_REGIONS_MAX; i++) {
-		if (conn->mappings[i].map != NULL)
-			munmap(conn->mappings[i].map, conn->mappings[i].bytes);
+		if (conn->mappings[i].map == NULL)
+			continue;
+		shm_guard_remove(conn->mappings[i].map);
+		munmap(conn->mappings[i].map, conn->mappings[i].bytes);
 	}
 	if (conn->fd >= 0)
 		close(conn->fd);

@@ -155,6 +155,7 @@ static void open_memory(struct rig *rig)
 void rig_open(struct rig *rig, const struct rig_shape *shape)
 {
 	const struct rmem_lane_options lane = {.depth = shape->depth, .inline_bytes = 64};
+	struct rmem_server_options options;
 	static unsigned serial;
 	struct rmem_error error;
 
@@ -164,7 +165,10 @@ void rig_open(struct rig *rig, const struct rig_shape *shape)
 	/* A test process of its own has the same serials: the process tells them apart. */
 	rig->provider->make_url(rig->url, sizeof(rig->url), folder,
 				(unsigned)getpid() * 100 + serial++);
-	rig->server = rig_server_start(rig->url);
+	rig_server_options(&options);
+	if (shape->backing != NULL)
+		options.pool.backing = shape->backing;
+	rig->server = rig_server_start_with(&options, rig->url, 0);
 	ck_assert_int_eq(rig->fabric->port_open(rig->url, &rig->port, &error), 0);
 	open_memory(rig);
 	ck_assert_int_eq(rig->fabric->cq_create(rig->port, shape->cq_depth, &rig->cq, &error), 0);

@@ -48,6 +48,7 @@ struct rig_shape {
 	unsigned lanes;
 	uint32_t depth;
 	uint32_t cq_depth;
+	const char *backing; /* of the pool; NULL: anonymous */
 };
 
 /* A folder for sockets and pool files. Unchecked fixture: once for a test case, in the parent. */

@@ -60,9 +60,9 @@ static void start_engine(struct rig *rig, const struct rig_options *options)
 	ck_assert_msg(rmem_engine_create(&engine, &rig->engine, &error) == 0, "%s", error.text);
 	for (unsigned i = 0; i < options->servers; i++) {
 		rig_start_server(rig, i, options->pool_bytes);
-		ck_assert_int_eq(rmem_server_add(rig->engine, rig->servers[i].url, &rig->indexes[i],
-						 &error),
-				 0);
+		ck_assert_int_eq(
+			rmem_server_add(rig->engine, rig->servers[i].url, &rig->indexes[i], &error),
+			0);
 		ck_assert_msg(rmem_server_wait(rig->engine, rig->indexes[i], 5000, &error) == 0,
 			      "%s", error.text);
 		ck_assert_int_eq(rmem_server_info(rig->engine, rig->indexes[i], &info), 0);
@@ -90,9 +90,9 @@ void rig_start(struct rig *rig, const struct rig_options *options)
 	volume.sync_interval_ms = 50;
 	ck_assert_msg(volume_open(&volume, &rig->volume, &error) == 0, "%s", error.text);
 	start_engine(rig, options);
-	ck_assert_int_eq(data_shared_create(rig->engine, rig->volume, options->wait_ms, &rig->data,
-					    &error),
-			 0);
+	ck_assert_int_eq(
+		data_shared_create(rig->engine, rig->volume, options->wait_ms, &rig->data, &error),
+		0);
 	for (unsigned i = 0; i < options->reactors; i++)
 		ck_assert_int_eq(data_thread_create(rig->data, rmem_engine_reactor(rig->engine, i),
 						    &rig->threads[i]),

@@ -10,7 +10,7 @@
 #include "fs/data.h"
 #include "fs/volume.h"
 
-#define RIG_SERVERS_MAX  4
+#define RIG_SERVERS_MAX	 4
 #define RIG_REACTORS_MAX 4
 
 struct rig_server {
@@ -32,7 +32,7 @@ struct rig {
 
 struct rig_options {
 	unsigned servers, reactors;
-	uint64_t pool_bytes;   /* of each server */
+	uint64_t pool_bytes; /* of each server */
 	uint64_t stripe_bytes;
 	unsigned wait_ms;
 };

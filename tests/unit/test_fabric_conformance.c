@@ -229,7 +229,7 @@ START_TEST(a_full_lane_says_where_to_resume)
 	struct rmem_wr *next = wrs;
 	unsigned refusals = 0, completed = 0;
 
-	rig_open(&rig, &(struct rig_shape){_i, 1, 4, COUNT});
+	rig_open(&rig, &(struct rig_shape){_i, 1, 4, COUNT, NULL});
 	for (unsigned i = 0; i < COUNT; i++) {
 		rig.memory[i] = (uint8_t)(i * 3);
 		wrs[i] = rig_wr(&rig, RMEM_WR_WRITE, i, &(struct rig_place){0, i, i, 1});
@@ -270,7 +270,7 @@ START_TEST(one_completion_makes_room_for_all_before_it)
 	struct rmem_completion completion;
 	struct rmem_wr wrs[4];
 
-	rig_open(&rig, &(struct rig_shape){_i, 1, 4, 16});
+	rig_open(&rig, &(struct rig_shape){_i, 1, 4, 16, NULL});
 	for (unsigned round = 0; round < 100; round++) {
 		for (unsigned i = 0; i < 4; i++) {
 			wrs[i] = rig_wr(&rig, RMEM_WR_WRITE, i, &(struct rig_place){0, 0, 0, 8});
@@ -293,7 +293,7 @@ START_TEST(lanes_complete_into_their_own_queue)
 	struct rmem_cq *other;
 	struct rmem_wr wr, *bad;
 
-	rig_open(&rig, &(struct rig_shape){_i, 3, 8, 24});
+	rig_open(&rig, &(struct rig_shape){_i, 3, 8, 24, NULL});
 	ck_assert_int_eq(rig.fabric->cq_create(rig.port, 16, &other, NULL), 0);
 	ck_assert_int_eq(rig.fabric->lane_open(rig.conn, other, &options, &other_lane, NULL), 0);
 	for (unsigned i = 0; i < 3; i++) {
@@ -345,7 +345,7 @@ static void expect_all_of(unsigned count)
 
 START_TEST(a_queue_holds_as_many_completions_as_its_depth)
 {
-	rig_open(&rig, &(struct rig_shape){_i, 2, 32, 64});
+	rig_open(&rig, &(struct rig_shape){_i, 2, 32, 64, NULL});
 	for (unsigned round = 0; round < 10; round++) {
 		fill_queue();
 		expect_all_of(64);
@@ -358,7 +358,7 @@ START_TEST(a_queue_that_grows_loses_nothing)
 {
 	struct rmem_completion completions[5];
 
-	rig_open(&rig, &(struct rig_shape){_i, 2, 32, 64});
+	rig_open(&rig, &(struct rig_shape){_i, 2, 32, 64, NULL});
 	/* Off the beginning of the ring first, so that what is moved wraps around. */
 	fill_queue();
 	expect_all_of(64);

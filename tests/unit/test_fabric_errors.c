@@ -173,7 +173,7 @@ START_TEST(a_lane_in_error_is_full_like_any_other)
 	struct rmem_wr wrs[1000], *bad = NULL;
 	unsigned ended = 0;
 
-	rig_open(&rig, &(struct rig_shape){_i, 1, 4, 1000});
+	rig_open(&rig, &(struct rig_shape){_i, 1, 4, 1000, NULL});
 	rig.fabric->lane_abort(rig.lanes[0]);
 	for (unsigned i = 0; i < RMEM_COUNT_OF(wrs); i++)
 		wrs[i] = rig_wr(&rig, RMEM_WR_WRITE, i, &somewhere);

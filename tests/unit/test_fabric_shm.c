@@ -349,10 +349,67 @@ START_TEST(memory_can_be_registered_until_there_is_no_room)
 }
 END_TEST
 
+static const struct rig_place somewhere = {1, 4096, 0, 64};
+
+START_TEST(a_pool_file_that_is_cut_costs_the_connection_and_nothing_else)
+{
+	struct rmem_completion completions[4];
+	struct rmem_wr wrs[4];
+	struct rig rig;
+	char pool[100];
+
+	snprintf(pool, sizeof(pool), "%s/pool-%ld", rig_folder(), (long)getpid());
+	rig_open(&rig,
+		 &(struct rig_shape){.lanes = 2, .depth = 8, .cq_depth = 16, .backing = pool});
+	for (unsigned i = 0; i < 4; i++)
+		wrs[i] = rig_wr(&rig, i % 2 == 0 ? RMEM_WR_WRITE : RMEM_WR_READ, i, &somewhere);
+	rig_do(&rig, 0, &wrs[0], RMEM_WC_OK);
+	ck_assert_int_eq(truncate(pool, 4096), 0);
+	rig_chain(wrs, 4);
+	rig_post(&rig, 0, wrs);
+	ck_assert_uint_eq(rig_reap(&rig, completions, 4), 4);
+	ck_assert_int_eq(completions[0].status, RMEM_WC_PEER_LOST);
+	for (unsigned i = 1; i < 4; i++)
+		ck_assert_int_eq(completions[i].status, RMEM_WC_FLUSHED);
+	ck_assert(rig_readable(rig.fabric->conn_fd(rig.conn), RIG_TIMEOUT_MS));
+	ck_assert_int_eq(rig.fabric->conn_alive(rig.conn), -EIO);
+	rig_do(&rig, 0, &wrs[3], RMEM_WC_FLUSHED);
+	rig_do(&rig, 1, &wrs[3], RMEM_WC_FLUSHED);
+	rig_close(&rig);
+}
+END_TEST
+
+START_TEST(a_bus_error_elsewhere_is_not_swallowed)
+{
+	struct rig rig;
+	char pool[100];
+	int status, fd;
+	pid_t pid;
+
+	snprintf(pool, sizeof(pool), "%s/pool-%ld", rig_folder(), (long)getpid());
+	rig_open(&rig,
+		 &(struct rig_shape){.lanes = 1, .depth = 8, .cq_depth = 16, .backing = pool});
+	pid = fork();
+	if (pid == 0) {
+		volatile char *map;
+
+		fd = memfd_create("test", 0);
+		(void)!ftruncate(fd, 4096);
+		map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+		(void)!ftruncate(fd, 0);
+		close(STDERR_FILENO); /* a sanitizer would tell of it */
+		_exit(map[0]);
+	}
+	waitpid(pid, &status, 0);
+	ck_assert(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fabric_shm");
-	TCase *connecting = tcase_create("connecting");
+	TCase *connecting = tcase_create("connecting"), *cut = tcase_create("cut");
 
 	tcase_add_unchecked_fixture(connecting, rig_folder_make, rig_folder_remove);
 	tcase_add_checked_fixture(connecting, set_up, tear_down);
@@ -368,6 +425,11 @@ int main(void)
 	tcase_add_test(connecting, a_server_of_another_version_is_told_apart);
 	tcase_add_test(connecting, a_welcome_that_promises_too_much_is_refused);
 	tcase_add_test(connecting, memory_can_be_registered_until_there_is_no_room);
+	tcase_add_unchecked_fixture(cut, rig_folder_make, rig_folder_remove);
+	tcase_set_timeout(cut, 60);
+	tcase_add_test(cut, a_pool_file_that_is_cut_costs_the_connection_and_nothing_else);
+	tcase_add_test(cut, a_bus_error_elsewhere_is_not_swallowed);
 	suite_add_tcase(suite, connecting);
+	suite_add_tcase(suite, cut);
 	return run_suite(suite);
 }
