@@ -25,8 +25,6 @@ def is_static(program):
 
 def static_busybox():
     path = shutil.which("busybox")
-    if not path:
-        raise Missing("busybox is missing: apt-get install busybox-static")
     content = pathlib.Path(path).read_bytes()
     if not is_static(content):
         raise Missing(f"{path} needs shared libraries: apt-get install busybox-static")

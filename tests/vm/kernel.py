@@ -17,9 +17,12 @@ class Missing(Exception):
 
 def command_output(command, **options):
     """What a command prints; when it fails, its last words are the text of Missing."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-                          **options)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+                              **options)
+    except FileNotFoundError:
+        raise Missing(f"{command[0]} is missing: Debian's tools fetch the guest's kernel") from None
     if done.returncode != 0:
         last_words = " / ".join(done.stdout.strip().splitlines()[-3:])
         raise Missing(f"`{' '.join(map(str, command[:3]))}` failed: {last_words}")

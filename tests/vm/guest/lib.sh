@@ -38,27 +38,36 @@ tcp_listens() { # PORT: does somebody listen there?
 # Both ends of the pair are in one namespace, where the kernel would hand packets for either
 # address over inside lo, which rxe doesn't see. So the table "local" answers only for packets that
 # came in through the pair; what a program here sends goes out at the other address's peer.
-route_across() {
+# One process makes all of it: under emulation a process costs more than what it does here.
+pair_up() {
+    ip -batch - <<END
+link set lo up
+link add va mtu 9000 type veth peer name vb mtu 9000
+addr add $A/24 dev va
+addr add $B/24 dev vb
+link set va up
+link set vb up
+route add $B dev va src $A table 71
+route add $A dev vb src $B table 72
+rule add pref 1 iif va lookup local
+rule add pref 2 iif vb lookup local
+rule add pref 3 to $B lookup 71
+rule add pref 4 to $A lookup 72
+rule add pref 5 lookup local
+rule del pref 0
+END
+}
+
+accept_own_addresses() { # as sources of what comes in
     for if_name in all va vb; do
         echo 1 >/proc/sys/net/ipv4/conf/$if_name/accept_local
         echo 0 >/proc/sys/net/ipv4/conf/$if_name/rp_filter
         echo 1 >/proc/sys/net/ipv4/conf/$if_name/arp_ignore
     done
-    ip route add $B dev va src $A table 71 &&
-        ip route add $A dev vb src $B table 72 &&
-        ip rule add pref 1 iif va lookup local &&
-        ip rule add pref 2 iif vb lookup local &&
-        ip rule add pref 3 to $B lookup 71 &&
-        ip rule add pref 4 to $A lookup 72 &&
-        ip rule add pref 5 lookup local &&
-        ip rule del pref 0
 }
 
 network_up() {
-    ip link set lo up &&
-        ip link add va mtu 9000 type veth peer name vb mtu 9000 &&
-        ip addr add $A/24 dev va && ip addr add $B/24 dev vb &&
-        ip link set va up && ip link set vb up && route_across &&
+    pair_up && accept_own_addresses &&
         rdma link add rxe_a type rxe netdev va && rdma link add rxe_b type rxe netdev vb &&
         wait_until 20 gid_index rxe_a $A && wait_until 20 gid_index rxe_b $B
 }
