@@ -22,11 +22,18 @@ mount           command mount
 packages_to_test='
 acl             command getfacl
 attr            command setfattr
+busybox-static  command busybox
 check           module  check
 clang           command clang
 fio             command fio
 git             command git
+ibverbs-utils   command ibv_rc_pingpong
+iproute2        command rdma
+kmod            command depmod
 make            command make
+perftest        command ib_write_lat
+qemu-system-x86 command qemu-system-x86_64
+rdmacm-utils    command rping
 rsync           command rsync
 sqlite3         command sqlite3
 util-linux      command setpriv
