@@ -5,8 +5,9 @@
  * boundary of registered memory: it goes to the servers from where the kernel put it. The data of a
  * read lands in the same place and goes to the kernel from there.
  *
- * While the reactor spins it reads the device without blocking (a request costs about 13 us that way
- * and about 20 us when a thread has to be woken); when it sleeps, the device is in its epoll set. */
+ * While the reactor spins it reads the device without blocking (a request costs about 13 us that
+ * way and about 20 us when a thread has to be woken); when it sleeps, the device is in its epoll
+ * set. */
 #pragma once
 
 #include <stdint.h>
@@ -25,8 +26,8 @@ struct fuse_req;
 struct channel_request {
 	struct channel *channel;
 	struct channel_request *next;
-	const void *message;  /* as the kernel sent it: struct fuse_in_header first */
-	uint8_t *payload;     /* DATA_TRANSFER_MAX bytes, page aligned, registered */
+	const void *message; /* as the kernel sent it: struct fuse_in_header first */
+	uint8_t *payload;    /* DATA_TRANSFER_MAX bytes, page aligned, registered */
 	bool kept;
 	struct fuse_req *fuse;
 	struct data_request data;

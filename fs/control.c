@@ -68,7 +68,8 @@ static void print_servers(FILE *out, struct rmem_engine *engine)
 	for (unsigned i = 0; rmem_server_info(engine, i, &info) == 0; i++) {
 		fprintf(out, "%s\n    {\"url\": ", i == 0 ? "" : ",");
 		print_string(out, info.url);
-		fprintf(out, ", \"state\": \"%s\", \"incarnation\": \"%016" PRIx64 "\", \"error\": ",
+		fprintf(out,
+			", \"state\": \"%s\", \"incarnation\": \"%016" PRIx64 "\", \"error\": ",
 			states[info.state], info.incarnation);
 		print_string(out, info.last_error);
 		fputc('}', out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mount's control socket: what goes on inside, readable from outside the mount, by a thread of its
- * own that needs neither the reactors nor the store. Whoever connects gets one JSON document and the
- * end of the stream. Reading it is for the owner of the mount and root (mode 0600). */
+/* The mount's control socket: what goes on inside, readable from outside the mount, by a thread of
+ * its own that needs neither the reactors nor the store. Whoever connects gets one JSON document
+ * and the end of the stream. Reading it is for the owner of the mount and root (mode 0600). */
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 struct control;
 
 struct control_options {
-	const char *path;       /* of the socket; "auto": control_default_path() */
+	const char *path; /* of the socket; "auto": control_default_path() */
 	const char *store_url;
 	const char *mountpoint;
 	struct rmem_engine *engine;

@@ -2,12 +2,13 @@
 /* The data path: from a range of a file to a batch of remote transfers, and back.
  *
  * One data_thread per reactor; everything that takes one is called on that reactor's thread, and a
- * request's `done` comes on it too. No step hands a request to another thread, except that a request
- * which had to wait at a file's gate for one of another reactor is sent home by a reactor call.
+ * request's `done` comes on it too. No step hands a request to another thread, except that a
+ * request which had to wait at a file's gate for one of another reactor is sent home by a reactor
+ * call.
  *
- * A request's life: enter the inode's gate; plan under the inode's lock (look the range up, allocate
- * for holes, build segments); submit one batch without any lock; apply under the lock (written state,
- * size, times, unmapping); leave the gate; done. */
+ * A request's life: enter the inode's gate; plan under the inode's lock (look the range up,
+ * allocate for holes, build segments); submit one batch without any lock; apply under the lock
+ * (written state, size, times, unmapping); leave the gate; done. */
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +24,7 @@
  * wants up to three pads of zeros. */
 #define DATA_TRANSFER_MAX (1u << 20) /* bytes of one read or write */
 #define DATA_SEGMENTS_MAX (DATA_TRANSFER_MAX / VOLUME_PAGE_BYTES + 8)
-#define DATA_PIECES_MAX   64
+#define DATA_PIECES_MAX	  64
 
 enum data_kind {
 	DATA_READ,
@@ -34,19 +35,19 @@ enum data_kind {
 };
 
 enum data_flags {
-	DATA_KEEP_TIMES = 1,      /* the kernel keeps mtime and will tell it */
+	DATA_KEEP_TIMES = 1,	  /* the kernel keeps mtime and will tell it */
 	DATA_DROP_PRIVILEGES = 2, /* clear set-user-id, and set-group-id where it means execution */
 };
 
 struct data_request {
 	/* In. The caller owns the request and keeps a reference on the inode until `done`. */
 	enum data_kind kind;
-	unsigned flags;        /* enum data_flags */
-	int mode;              /* fallocate: FALLOC_FL_... */
+	unsigned flags; /* enum data_flags */
+	int mode;	/* fallocate: FALLOC_FL_... */
 	struct inode *inode;
-	uint64_t offset;       /* truncate: the new size */
+	uint64_t offset; /* truncate: the new size */
 	uint64_t length;
-	uint8_t *buffer;       /* reads and writes: `length` bytes in the reactor's staging arena */
+	uint8_t *buffer; /* reads and writes: `length` bytes in the reactor's staging arena */
 	void (*done)(struct data_request *request, int status);
 	void *user;
 	_Atomic(bool) interrupted; /* set by anybody: stop waiting for a lost server (-EINTR) */
@@ -61,7 +62,7 @@ struct data_request {
 	struct rmem_call call;
 	struct rmem_batch batch;
 	uint64_t deadline_ns; /* of waiting for a lost server; 0: not waiting yet */
-	bool fresh;           /* the write fills pages that were not written before */
+	bool fresh;	      /* the write fills pages that were not written before */
 	uint32_t segment_count;
 	struct rmem_segment segments[DATA_SEGMENTS_MAX];
 };
@@ -84,6 +85,6 @@ void data_thread_destroy(struct data_thread *thread); /* nothing may be in fligh
 
 /* Starts a request; `done` may be called before this returns. Status: 0; -EIO (a server is lost, or
  * its memory); -ENOSPC; -EFBIG (beyond VOLUME_SIZE_MAX); -EINTR; -EOPNOTSUPP (fallocate modes other
- * than keep-size, punch-hole and zero-range); -ENOMEM. After an error nothing has changed but, for a
- * write, possibly the bytes of the range itself. */
+ * than keep-size, punch-hole and zero-range); -ENOMEM. After an error nothing has changed but, for
+ * a write, possibly the bytes of the range itself. */
 void data_start(struct data_thread *thread, struct data_request *request);

@@ -165,8 +165,8 @@ static int plan_write(struct data_shared *shared, struct data_request *request)
 			return DATA_NEED_EXCLUSIVE;
 	}
 	while (at < end) {
-		int count = extent_lookup(shared->volume, inode, at, end - at, pieces,
-					  DATA_PIECES_MAX);
+		int count =
+			extent_lookup(shared->volume, inode, at, end - at, pieces, DATA_PIECES_MAX);
 		if (count <= 0)
 			return count < 0 ? count : -EIO;
 		for (int i = 0; i < count; i++) {

@@ -3,8 +3,8 @@
  *
  * Reads and ordinary writes enter shared. What changes the meaning of pages under others' feet
  * (truncation, punching, padding a fresh page with zeros) enters exclusively: it starts after
- * everything that is running has ended, and nothing starts before it has. Waiters enter in the order
- * in which they came. Nobody blocks: who has to wait is resumed by who leaves.
+ * everything that is running has ended, and nothing starts before it has. Waiters enter in the
+ * order in which they came. Nobody blocks: who has to wait is resumed by who leaves.
  *
  * A gate has no lock of its own; every function wants the inode's lock held. */
 #pragma once
@@ -21,7 +21,7 @@ struct io_waiter {
 
 struct io_gate {
 	unsigned shared; /* operations inside */
-	bool exclusive;  /* one inside, alone */
+	bool exclusive;	 /* one inside, alone */
 	struct io_waiter *head;
 	struct io_waiter *tail;
 };

@@ -50,8 +50,9 @@ static void server_changed(void *user, unsigned server, enum rmem_server_state s
 
 static int connect_servers(struct process *process, struct rmem_error *error)
 {
-	unsigned timeout_ms = (unsigned)(conf_duration_us(process->options.conf,
-							  "engine.connect_timeout") / 1000);
+	unsigned timeout_ms =
+		(unsigned)(conf_duration_us(process->options.conf, "engine.connect_timeout") /
+			   1000);
 	unsigned indexes[RMEM_SERVERS_MAX];
 	struct rmem_server_info info;
 	const char *const *urls;
@@ -220,7 +221,8 @@ static int run(struct process *process)
 	serve_wait(process->threads, process->mountpoint, mounted, process);
 	result = finish(process);
 	if (result != 0)
-		rmem_log_error(RMEM_LOG_FS, "not everything could be stored: %s", strerror(-result));
+		rmem_log_error(RMEM_LOG_FS, "not everything could be stored: %s",
+			       strerror(-result));
 	else
 		rmem_log_info(RMEM_LOG_FS, "unmounted");
 	return result == 0 ? 0 : 1;

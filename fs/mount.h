@@ -27,6 +27,6 @@ struct mount {
 	void *user;
 	/* Agreed with the kernel at INIT. */
 	bool agreed;
-	bool writeback;    /* the kernel keeps size and mtime of files and writes back later */
-	bool killpriv_v2;  /* it tells with each write whether privileges are to be dropped */
+	bool writeback;	  /* the kernel keeps size and mtime of files and writes back later */
+	bool killpriv_v2; /* it tells with each write whether privileges are to be dropped */
 };

@@ -74,7 +74,8 @@ void ops_reply_inode(fuse_req_t req, struct inode *inode)
 
 	ops_fill_entry(mount, inode, &entry);
 	if (fuse_reply_entry(req, &entry) != 0)
-		inode_unref(mount->volume, inode, 1); /* interrupted: the kernel has no such entry */
+		inode_unref(mount->volume, inode,
+			    1); /* interrupted: the kernel has no such entry */
 }
 
 struct inode *ops_inode(fuse_req_t req, fuse_ino_t ino)
@@ -116,15 +117,15 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_readahead = DATA_TRANSFER_MAX;
 	conn->max_background = 64;
 	conn->congestion_threshold = 48;
-	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
-				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
-				       FUSE_CAP_READDIRPLUS_AUTO);
+	conn->want |= conn->capable &
+		      (FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
+		       FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
 	/* We read and write the device ourselves. O_TRUNC comes as a setattr, which is able to wait
 	 * for what is in flight. Dropping privileges is asked for per write, see session.c. */
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ATOMIC_O_TRUNC |
-				  FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_POSIX_LOCKS |
-				  FUSE_CAP_FLOCK_LOCKS);
+	conn->want &=
+		~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+			    FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_HANDLE_KILLPRIV |
+			    FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	if (mount->cache == MOUNT_CACHE_ALWAYS) {
 		conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA;
 		conn->want |= conn->capable & (FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS |
@@ -235,7 +236,8 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 		.f_blocks = usage.pages_total,
 		.f_bfree = usage.pages_free,
 		.f_bavail = usage.pages_free,
-		.f_files = usage.inodes + usage.pages_free, /* an inode is bounded by the store only */
+		.f_files =
+			usage.inodes + usage.pages_free, /* an inode is bounded by the store only */
 		.f_ffree = usage.pages_free,
 		.f_favail = usage.pages_free,
 		.f_namemax = VOLUME_NAME_MAX,

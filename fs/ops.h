@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The FUSE operation table: decode, call, reply. ops.c holds the table and attributes, ops_name.c
  * names, directories and extended attributes, ops_file.c open files. Handlers run on the reactor
- * thread that took the request and end it there, but for what waits for a disk or for the kernel. */
+ * thread that took the request and end it there, but for what waits for a disk or for the kernel.
+ */
 #pragma once
 
 #define FUSE_USE_VERSION 314
@@ -86,4 +87,5 @@ void ops_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t in, struct fus
 			 fuse_ino_t ino_out, off_t out, struct fuse_file_info *fi_out, size_t size,
 			 int flags);
 /* setattr with a size goes through the data path. `req` is answered. */
-void ops_truncate(fuse_req_t req, struct inode *inode, const struct inode_attr *attr, unsigned mask);
+void ops_truncate(fuse_req_t req, struct inode *inode, const struct inode_attr *attr,
+		  unsigned mask);

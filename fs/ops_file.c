@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open files. Reads and writes answer from the reactor that took them, when their batch has ended. */
+/* Open files. Reads and writes answer from the reactor that took them, when their batch has ended.
+ */
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
@@ -141,6 +142,10 @@ static void close_file(struct channel_request *request, struct open_file *file)
 	if (inode_flush(mount->volume, file->inode) != 0)
 		rmem_log_warn(RMEM_LOG_FS, "inode %llu: metadata not stored yet, will be retried",
 			      (unsigned long long)file->inode->ino);
+	pthread_mutex_lock(&file->inode->lock);
+	if (file->inode->opens == 1)
+		extent_forget(file->inode);
+	pthread_mutex_unlock(&file->inode->lock);
 	open_file_destroy(mount, file);
 	fuse_reply_err(request->fuse, 0);
 	channel_release(request);
@@ -164,7 +169,7 @@ void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	channel_keep(request, req);
 	pthread_mutex_lock(&file->inode->lock);
 	trim = file->writable && file->inode->writers == 1 && file->inode->attr.nlink > 0 &&
-	       file->inode->attr.pages * VOLUME_PAGE_BYTES > file->inode->attr.size;
+	       extent_wants_trim(file->inode);
 	pthread_mutex_unlock(&file->inode->lock);
 	if (!trim) {
 		close_file(request, file);
@@ -215,8 +220,8 @@ static void read_done(struct data_request *data, int status)
 	channel_release(request);
 }
 
-/* Only a request that has to wait for a server can be interrupted; the registration costs a lock, so
- * it is made only on mounts that wait. */
+/* Only a request that has to wait for a server can be interrupted; the registration costs a lock,
+ * so it is made only on mounts that wait. */
 static void allow_interrupt(struct mount *mount, fuse_req_t req, struct data_request *data)
 {
 	if (data_waits(mount->data))
@@ -361,8 +366,7 @@ void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t
 		   struct fuse_file_info *fi)
 {
 	struct channel_request *request = channel_current();
-	struct data_request *data =
-		prepare(request, req, DATA_FALLOCATE, ops_open_file(fi)->inode);
+	struct data_request *data = prepare(request, req, DATA_FALLOCATE, ops_open_file(fi)->inode);
 
 	(void)ino;
 	data->mode = mode;
@@ -404,9 +408,10 @@ static void seek_job(struct volume_job *job)
 	channel_release_remote(request);
 }
 
-/* With the write-back cache the kernel may hold pages that we have not seen, and does not write them
- * before it asks: they would look like holes, and a copy would lose them. Invalidating makes it write
- * them first. That waits for writes which the reactors have to serve, so it is done elsewhere. */
+/* With the write-back cache the kernel may hold pages that we have not seen, and does not write
+ * them before it asks: they would look like holes, and a copy would lose them. Invalidating makes
+ * it write them first. That waits for writes which the reactors have to serve, so it is done
+ * elsewhere. */
 void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
 {
 	struct channel_request *request = channel_current();

@@ -189,7 +189,8 @@ static size_t add_plus(fuse_req_t req, char *buffer, size_t room,
 	if (strcmp(found->name, ".") != 0 && strcmp(found->name, "..") != 0 &&
 	    inode_get(mount->volume, found->ino, &inode) == 0)
 		ops_fill_entry(mount, inode, &entry);
-	/* Without an inode (removed since the snapshot) the kernel looks the name up when needed. */
+	/* Without an inode (removed since the snapshot) the kernel looks the name up when needed.
+	 */
 	size = fuse_add_direntry_plus(req, buffer, room, found->name, &entry, (off_t)found->next);
 	if (size > room && inode != NULL)
 		inode_unref(mount->volume, inode, 1);
@@ -204,9 +205,9 @@ static size_t add_plain(fuse_req_t req, char *buffer, size_t room,
 	return fuse_add_direntry(req, buffer, room, found->name, &st, (off_t)found->next);
 }
 
-static void read_directory(fuse_req_t req, size_t size, off_t offset,
-			   const struct fuse_file_info *fi,
-			   size_t (*add)(fuse_req_t, char *, size_t, const struct namespace_entry *))
+static void
+read_directory(fuse_req_t req, size_t size, off_t offset, const struct fuse_file_info *fi,
+	       size_t (*add)(fuse_req_t, char *, size_t, const struct namespace_entry *))
 {
 	struct namespace_dir *dir = (struct namespace_dir *)(uintptr_t)fi->fh;
 	char *buffer = (char *)channel_current()->payload;
@@ -289,10 +290,10 @@ void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 		return;
 	if (size > DATA_TRANSFER_MAX)
 		size = DATA_TRANSFER_MAX;
-	reply_xattr(req,
-		    namespace_getxattr(mount->volume, inode, name, channel_current()->payload,
-				       size),
-		    size);
+	reply_xattr(
+		req,
+		namespace_getxattr(mount->volume, inode, name, channel_current()->payload, size),
+		size);
 	inode_unref(mount->volume, inode, 1);
 }
 
@@ -305,10 +306,10 @@ void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		return;
 	if (size > DATA_TRANSFER_MAX)
 		size = DATA_TRANSFER_MAX;
-	reply_xattr(req,
-		    namespace_listxattr(mount->volume, inode, (char *)channel_current()->payload,
-					size),
-		    size);
+	reply_xattr(
+		req,
+		namespace_listxattr(mount->volume, inode, (char *)channel_current()->payload, size),
+		size);
 	inode_unref(mount->volume, inode, 1);
 }
 

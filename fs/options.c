@@ -29,7 +29,8 @@ static int take_arguments(struct options *options, struct conf_options *common, 
 		options->mountpoint = argv[optind++];
 	options->config_path = common->file;
 	if (optind < argc) {
-		fprintf(stderr, "rmemfs: %s: one CONFIG and one MOUNTPOINT are expected; try --help\n",
+		fprintf(stderr,
+			"rmemfs: %s: one CONFIG and one MOUNTPOINT are expected; try --help\n",
 			argv[optind]);
 		return -1;
 	}
@@ -168,12 +169,13 @@ void options_engine(const struct conf *conf, struct rmem_engine_options *engine)
 void options_volume(const struct conf *conf, const char *holder, struct volume_options *volume)
 {
 	*volume = (struct volume_options){
-		.store = {
-			.url = conf_text(conf, "store.url"),
-			.sync_commits = conf_enum(conf, "store.sync") == CONF_SYNC_COMMIT,
-			.map_bytes = conf_size_bytes(conf, "store.map_size"),
-			.holder = holder,
-		},
+		.store =
+			{
+				.url = conf_text(conf, "store.url"),
+				.sync_commits = conf_enum(conf, "store.sync") == CONF_SYNC_COMMIT,
+				.map_bytes = conf_size_bytes(conf, "store.map_size"),
+				.holder = holder,
+			},
 		.stripe_bytes = conf_size_bytes(conf, "fs.stripe"),
 		.sync_interval_ms = to_ms(conf_duration_us(conf, "store.sync_interval")),
 	};

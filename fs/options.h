@@ -20,7 +20,8 @@ struct options {
 	size_t mount_option_count;
 };
 
-/* 0: go on; 1: done, exit with 0 (help, version, --check-config); -1: exit with 1, it was said why. */
+/* 0: go on; 1: done, exit with 0 (help, version, --check-config); -1: exit with 1, it was said why.
+ */
 int options_parse(struct options *options, int argc, char **argv) RMEM_MUST_CHECK;
 void options_finish(struct options *options);
 

@@ -20,7 +20,7 @@
 #include "fs/session.h"
 
 #define DRAIN_SECONDS 10 /* what is in flight gets this long when the mount is gone */
-#define IDLE_MS       1000
+#define IDLE_MS	      1000
 
 struct serve_thread {
 	struct server_threads *all;
@@ -173,8 +173,8 @@ void serve_wait(struct server_threads *all, const char *mountpoint, void (*ready
 			told = true;
 		}
 		if (read(fds[1].fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-			rmem_log_info(RMEM_LOG_FS, "%s: unmounting %s", strsignal((int)info.ssi_signo),
-				      mountpoint);
+			rmem_log_info(RMEM_LOG_FS, "%s: unmounting %s",
+				      strsignal((int)info.ssi_signo), mountpoint);
 			session_unmount(all->mount, mountpoint);
 			atomic_store(&all->stop, fuse_session_exited(all->mount->session) != 0);
 			if (atomic_load(&all->stop))

@@ -7,7 +7,8 @@
 
 struct server_threads;
 
-/* Creates a channel per reactor and starts their threads. mount->ready is called from one of them. */
+/* Creates a channel per reactor and starts their threads. mount->ready is called from one of them.
+ */
 int serve_start(struct mount *mount, struct rmem_engine *engine, struct server_threads **threads,
 		struct rmem_error *error) RMEM_MUST_CHECK;
 

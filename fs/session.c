@@ -163,8 +163,10 @@ int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem
 			      absolute);
 		result = unmount(absolute, true);
 		if (result != 0)
-			return rmem_fail(error, -result, "mountpoint %s: cannot unmount what a "
-					 "dead rmemfs left: %s", absolute, strerror(-result));
+			return rmem_fail(error, -result,
+					 "mountpoint %s: cannot unmount what a "
+					 "dead rmemfs left: %s",
+					 absolute, strerror(-result));
 	}
 	if (stat(absolute, &st) != 0)
 		return rmem_fail(error, errno, "mountpoint %s: %s", absolute, strerror(errno));
@@ -180,7 +182,7 @@ int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem
 static bool is_for_others(const char *option, size_t length)
 {
 	static const char *const names[] = {"auto",  "noauto", "_netdev", "nofail", "user",
-					    "users", "nouser", "owner",   "group",  "defaults"};
+					    "users", "nouser", "owner",	  "group",  "defaults"};
 
 	if (strncmp(option, "x-", 2) == 0 || strncmp(option, "comment=", 8) == 0)
 		return true;
@@ -232,8 +234,9 @@ static int build_arguments(const struct session_options *options, struct fuse_ar
 static int explain_mount_failure(const struct session_options *options, struct rmem_error *error)
 {
 	if (access("/dev/fuse", F_OK) != 0)
-		return rmem_fail(error, ENODEV, "cannot mount: there is no /dev/fuse; load the "
-						"kernel's fuse module (modprobe fuse)");
+		return rmem_fail(error, ENODEV,
+				 "cannot mount: there is no /dev/fuse; load the "
+				 "kernel's fuse module (modprobe fuse)");
 	if (geteuid() != 0 && options->allow_other)
 		return rmem_fail(error, EPERM,
 				 "cannot mount on %s: allow_other needs root, or user_allow_other "
@@ -259,7 +262,8 @@ int session_create(struct mount *mount, const struct session_options *options,
 	}
 	fuse_opt_free_args(&args);
 	if (result != 0)
-		return rmem_fail(error, -result, "a mount option was not understood; see mount.fuse3(8)");
+		return rmem_fail(error, -result,
+				 "a mount option was not understood; see mount.fuse3(8)");
 	if (fuse_session_mount(mount->session, options->mountpoint) != 0) {
 		fuse_session_destroy(mount->session);
 		mount->session = NULL;
@@ -271,7 +275,8 @@ int session_create(struct mount *mount, const struct session_options *options,
 		result = -errno;
 	if (result != 0) {
 		session_destroy(mount);
-		return rmem_fail(error, -result, "preparing the FUSE device: %s", strerror(-result));
+		return rmem_fail(error, -result, "preparing the FUSE device: %s",
+				 strerror(-result));
 	}
 	return 0;
 }

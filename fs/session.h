@@ -9,19 +9,19 @@
 #include "fs/mount.h"
 
 struct session_options {
-	const char *mountpoint;      /* absolute */
-	const char *source;          /* what `mount` shows in the first column */
-	const char *const *options;  /* -o strings of the caller */
+	const char *mountpoint;	    /* absolute */
+	const char *source;	    /* what `mount` shows in the first column */
+	const char *const *options; /* -o strings of the caller */
 	size_t option_count;
 	bool allow_other;
 	bool default_permissions;
 };
 
-/* Fails unless `mountpoint` is a directory that can be mounted on. A mount of ours that is dead (its
- * daemon was killed) is taken away first. `absolute` has room for PATH_MAX bytes.
- * Errors: -ENOENT, -ENOTDIR, -EBUSY (a live mount of ours is there already), ... */
-int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem_error *error)
-	RMEM_MUST_CHECK;
+/* Fails unless `mountpoint` is a directory that can be mounted on. A mount of ours that is dead
+ * (its daemon was killed) is taken away first. `absolute` has room for PATH_MAX bytes. Errors:
+ * -ENOENT, -ENOTDIR, -EBUSY (a live mount of ours is there already), ... */
+int session_check_mountpoint(const char *mountpoint, char *absolute,
+			     struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* Mounts; mount->session is set. The kernel's first request still has to be served.
  * Errors: -EINVAL (an option that nobody knows), -EPERM, -ENODEV (no FUSE), ... */

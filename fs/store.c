@@ -38,9 +38,43 @@ void store_close(struct store *store)
 
 int store_begin(struct store *store, enum store_mode mode, struct store_txn **txn)
 {
+	int result;
+
 	if (RMEM_UNLIKELY(mode != STORE_READ && store->read_only))
 		return -EROFS;
-	return store->backend->begin(store, mode, txn);
+	result = store->backend->begin(store, mode, txn);
+	if (result == 0)
+		(*txn)->hooks = NULL;
+	return result;
+}
+
+void store_at_end(struct store_txn *txn, struct store_hook *hook)
+{
+	struct store_hook **end = &txn->hooks;
+
+	while (*end != NULL)
+		end = &(*end)->next;
+	hook->next = NULL;
+	*end = hook;
+}
+
+bool store_has_hook(const struct store_txn *txn, const struct store_hook *hook)
+{
+	const struct store_hook *at = txn->hooks;
+
+	while (at != NULL && at != hook)
+		at = at->next;
+	return at != NULL;
+}
+
+static void run_hooks(struct store_hook *hook, bool committed)
+{
+	while (hook != NULL) {
+		struct store_hook *next = hook->next; /* it is not ours any more once it ended */
+
+		hook->ended(hook, committed);
+		hook = next;
+	}
 }
 
 static bool key_ok(struct store_slice key)
@@ -83,13 +117,22 @@ int store_scan(struct store_txn *txn, struct store_slice prefix, struct store_sl
 
 int store_commit(struct store_txn *txn)
 {
-	return txn->store->backend->commit(txn);
+	struct store_hook *hooks = txn->hooks;
+	int result = txn->store->backend->commit(txn);
+
+	run_hooks(hooks, result == 0);
+	return result;
 }
 
 void store_abort(struct store_txn *txn)
 {
-	if (txn != NULL)
-		txn->store->backend->abort(txn);
+	struct store_hook *hooks;
+
+	if (txn == NULL)
+		return;
+	hooks = txn->hooks;
+	txn->store->backend->abort(txn);
+	run_hooks(hooks, false);
 }
 
 static int update(struct store *store, enum store_mode mode, store_change *change, void *user)

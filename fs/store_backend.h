@@ -34,6 +34,7 @@ struct store {
 struct store_txn {
 	struct store *store;
 	enum store_mode mode;
+	struct store_hook *hooks; /* store.c's */
 };
 
 extern const struct store_backend store_lmdb;

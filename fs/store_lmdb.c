@@ -97,7 +97,7 @@ static int lmdb_begin(struct store *base, enum store_mode mode, struct store_txn
 
 	if (txn == NULL)
 		return -ENOMEM;
-	txn->base = (struct store_txn){base, mode};
+	txn->base = (struct store_txn){.store = base, .mode = mode};
 	txn->error = 0;
 	error = mode == STORE_READ ? begin_reading(store, txn) : begin_writing(store, txn);
 	if (RMEM_UNLIKELY(error != 0)) {

@@ -14,7 +14,7 @@
 #include "engine/base/error.h"
 
 struct store_lock {
-	int fd; /* -1: not held */
+	int fd;	      /* -1: not held */
 	bool clean;   /* the store was synced when it was closed, or is new */
 	bool crashed; /* it was not, and the host went down since */
 };
