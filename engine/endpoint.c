@@ -56,6 +56,7 @@ static int lane_create(const struct rmem_connection *connection, unsigned reacto
 		.depth = depth + 1, /* one for the request that ends a drain */
 		.inline_bytes = port->limits.inline_max_bytes,
 		.detect_ms = options->engine->detect_ms,
+		.stream_bytes = options->engine->stream_threshold_bytes,
 	};
 	struct rmem_lane_config config = {
 		.id_base = rmem_id_base(options->server, endpoint->lane_count, options->generation),

@@ -113,6 +113,9 @@ struct rmem_lane_options {
 	uint32_t depth; /* requests outstanding at most, unsignaled ones included */
 	uint32_t inline_bytes;
 	uint32_t detect_ms; /* a peer that stopped answering must fail requests within this */
+	/* Where the processor copies, writes from this length on go past its caches; 0: the
+	 * built-in threshold. */
+	size_t stream_bytes;
 };
 
 struct rmem_fabric {

@@ -9,6 +9,14 @@
 #include <unistd.h>
 
 #include "engine/base/checked.h"
+#include "engine/staging.h"
+#include "engine/stream.h"
+
+/* How much of a request is fetched ahead of it: enough to hide the first misses of a large one, and
+ * all of a small one. Two requests ahead is far enough. Measured, 512-byte writes in chains of 256
+ * to random places of 1 GiB: 10.0 million a second against 6.5; to successive ones, 18 against 14.
+ */
+#define PREFETCH_BYTES 512
 
 /* --- Completion queues ------------------------------------------------------------------------ */
 
@@ -157,6 +165,8 @@ static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	made->cq = cq;
 	made->depth = options->depth;
 	made->inline_bytes = options->inline_bytes;
+	made->stream_bytes =
+		options->stream_bytes != 0 ? options->stream_bytes : RMEM_STREAM_THRESHOLD_BYTES;
 	made->conn = conn;
 	pthread_mutex_lock(&conn->lock);
 	lost = conn->lost;
@@ -194,17 +204,20 @@ void shm_lane_abort(struct rmem_lane_link *link)
 	atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_relaxed);
 }
 
-static bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+static RMEM_COLD bool is_good_inline(const struct rmem_lane_link *link, const struct rmem_wr *wr)
 {
 	uint64_t total = 0;
 
-	if (wr->op > RMEM_WR_WRITE || wr->sge_count > RMEM_SGE_MAX)
-		return false;
-	if ((wr->flags & RMEM_WR_INLINE) == 0)
-		return true;
 	for (unsigned i = 0; i < wr->sge_count; i++)
 		total += wr->sge[i].length;
 	return wr->op == RMEM_WR_WRITE && total <= link->inline_bytes;
+}
+
+static inline bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+{
+	if (RMEM_UNLIKELY(wr->op > RMEM_WR_WRITE || wr->sge_count > RMEM_SGE_MAX))
+		return false;
+	return RMEM_LIKELY((wr->flags & RMEM_WR_INLINE) == 0) || is_good_inline(link, wr);
 }
 
 static inline bool is_local(const struct rmem_lane_link *link, const struct rmem_sge *sge)
@@ -216,12 +229,41 @@ static inline bool is_local(const struct rmem_lane_link *link, const struct rmem
 	       rmem_range_ok((uintptr_t)sge->address - entry->base, sge->length, entry->length);
 }
 
-static inline void copy(uint8_t op, uint8_t *remote, const struct rmem_sge *sge)
+/* Whole pages on their way out that are too many to stay in a cache anyway: streaming them spares
+ * reading what they overwrite. Measured, 64 KiB writes to 2 GiB: 19.1 GB/s against 8.1; of 4 KiB,
+ * it gains a third or loses half, depending on whether the place was in the cache. */
+static inline bool should_stream(const struct rmem_lane_link *link, const uint8_t *remote,
+				 uint32_t length)
 {
-	if (op == RMEM_WR_WRITE)
-		memcpy(remote, sge->address, sge->length);
-	else
+	return RMEM_UNLIKELY(length >= link->stream_bytes) &&
+	       (((uintptr_t)remote | length) & (RMEM_PAGE_BYTES - 1)) == 0;
+}
+
+static inline void copy(const struct rmem_lane_link *link, uint8_t op, uint8_t *remote,
+			const struct rmem_sge *sge)
+{
+	if (op == RMEM_WR_READ)
 		memcpy(sge->address, remote, sge->length);
+	else if (should_stream(link, remote, sge->length))
+		rmem_stream_copy(remote, sge->address, sge->length);
+	else
+		memcpy(remote, sge->address, sge->length);
+}
+
+/* Asks for the remote lines of a request that is about to run. Whether it may touch them is not
+ * known yet and makes no difference: what a prefetch finds stays in the cache. */
+static inline void prefetch(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+{
+	const struct shm_region *region = &link->regions[wr->remote_key & (RMEM_REGIONS_MAX - 1)];
+	uintptr_t at = (uintptr_t)region->map + (wr->remote_address - region->address);
+	uint32_t bytes = wr->sge[0].length < PREFETCH_BYTES ? wr->sge[0].length : PREFETCH_BYTES;
+
+	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_LINE) {
+		if (wr->op == RMEM_WR_WRITE)
+			__builtin_prefetch((const void *)at, 1);
+		else
+			__builtin_prefetch((const void *)at, 0);
+	}
 }
 
 static enum rmem_wc_status execute(const struct rmem_lane_link *link, const struct rmem_wr *wr)
@@ -242,7 +284,7 @@ static enum rmem_wc_status execute(const struct rmem_lane_link *link, const stru
 		return RMEM_WC_REMOTE_ACCESS;
 	remote = region->map + offset;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
-		copy(wr->op, remote, &wr->sge[i]);
+		copy(link, wr->op, remote, &wr->sge[i]);
 		remote += wr->sge[i].length;
 	}
 	return RMEM_WC_OK;
@@ -285,6 +327,7 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	uint32_t cq_room = cq->mask + 1 - cq->outstanding;
 	uint32_t first = cq->tail;
 	uint32_t taken = 0;
+	const struct rmem_wr *ahead = chain->next;
 	struct rmem_wr *wr;
 	int rc = 0;
 
@@ -301,6 +344,8 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 			rc = -EINVAL;
 			break;
 		}
+		if (ahead != NULL && (ahead = ahead->next) != NULL)
+			prefetch(link, ahead);
 		status = run(link, wr);
 		taken++;
 		link->uncovered++;

@@ -85,6 +85,7 @@ struct rmem_lane_link {
 	uint32_t in_flight; /* posted, and their completion not polled yet */
 	uint32_t uncovered; /* of them: executed, with no completion behind them */
 	uint32_t inline_bytes;
+	uint64_t stream_bytes; /* writes of whole pages from this on go past the caches */
 	struct rmem_conn *conn;
 	LIST_ENTRY(rmem_lane_link) link; /* in conn->lanes, under its lock */
 };

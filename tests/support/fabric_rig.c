@@ -16,6 +16,7 @@
 
 #include "engine/base/deadline.h"
 #include "engine/base/log.h"
+#include "engine/stream.h"
 
 static char folder[64];
 
@@ -159,6 +160,8 @@ void rig_open(struct rig *rig, const struct rig_shape *shape)
 	static unsigned serial;
 	struct rmem_error error;
 
+	/* As a program would, so that large writes take the way they take there. */
+	ck_assert_int_eq(rmem_stream_select(RMEM_STREAM_AUTO, &error), 0);
 	memset(rig, 0, sizeof(*rig));
 	rig->provider = &rig_providers[shape->provider];
 	rig->fabric = rig->provider->fabric;
