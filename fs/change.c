@@ -81,6 +81,7 @@ void change_drop_name(struct change *change, struct inode *inode)
 {
 	struct inode_attr *attr = change_attr(change, inode);
 
+	change->shrinks = true;
 	attr->ctime_ns = change->now_ns;
 	attr->nlink = S_ISDIR(attr->mode) ? 0 : attr->nlink - 1;
 	if (attr->nlink > 0)
@@ -143,17 +144,25 @@ static void follow(struct change *change)
 	atomic_fetch_sub_explicit(&change->volume->inode_count, 1, memory_order_relaxed);
 }
 
+static int commit_once(struct commit *commit)
+{
+	struct store *store = commit->change->volume->store;
+
+	if (commit->change->shrinks)
+		return store_shrink(store, put_all, commit);
+	return store_update(store, put_all, commit);
+}
+
 int change_commit(struct change *change, int (*names)(struct store_txn *txn, void *arguments),
 		  void *arguments)
 {
 	struct commit commit = {.change = change, .names = names, .arguments = arguments};
-	struct store *store = change->volume->store;
-	int error = store_update(store, put_all, &commit);
+	int error = commit_once(&commit);
 
 	if (error == -E2BIG && change->victim != NULL) {
 		/* More than one transaction's worth hangs on it after all. */
 		change->victim_orphan = true;
-		error = store_update(store, put_all, &commit);
+		error = commit_once(&commit);
 	}
 	if (error == 0)
 		follow(change);

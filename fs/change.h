@@ -37,6 +37,7 @@ struct change {
 	unsigned item_count;
 	struct inode *victim; /* loses its last name; NULL: nobody does */
 	bool victim_orphan;   /* and stays until its last user is gone */
+	bool shrinks;	      /* gives space in the store back */
 };
 
 /* Runs `attempt` with the namespace lock held, again after a conflict. */

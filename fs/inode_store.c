@@ -76,6 +76,14 @@ static int put_flush(struct store_txn *txn, void *user)
 	return error;
 }
 
+/* What was written has been acknowledged: it may use the reserve of a store that is full. */
+static int store_flush(struct store *store, struct flush *flush)
+{
+	int error = store_update(store, put_flush, flush);
+
+	return error == -ENOSPC ? store_shrink(store, put_flush, flush) : error;
+}
+
 /* The lock is held over the transaction: whatever changes the inode waits, and is dirty after it.
  */
 int inode_flush(struct volume *volume, struct inode *inode)
@@ -87,7 +95,7 @@ int inode_flush(struct volume *volume, struct inode *inode)
 	if (inode->dirty != 0) {
 		flush.attr = inode->attr;
 		flush.attr.version++;
-		error = store_update(volume->store, put_flush, &flush);
+		error = store_flush(volume->store, &flush);
 		if (error == 0) {
 			if (inode->dirty & INODE_DIRTY_MAP)
 				extent_flushed(inode);
@@ -183,7 +191,7 @@ static int put_reclaim(struct store_txn *txn, void *user)
 int inode_reclaim(struct volume *volume, uint64_t mount_id, uint64_t ino)
 {
 	struct reclaim reclaim = {.volume = volume, .mount_id = mount_id, .ino = ino};
-	int error = store_update(volume->store, put_reclaim, &reclaim);
+	int error = store_shrink(volume->store, put_reclaim, &reclaim);
 
 	if (error != 0)
 		return error;

@@ -41,6 +41,7 @@ static void server_changed(void *user, unsigned server, enum rmem_server_state s
 	if (rmem_server_info(process->engine, server, &info) != 0)
 		return;
 	if (state != RMEM_SERVER_UP) {
+		volume_detach(process->volume, server);
 		rmem_log_warn(RMEM_LOG_FS, "server %s is down: %s", info.url, info.last_error);
 		return;
 	}
@@ -134,6 +135,7 @@ static int start(struct process *process, struct rmem_error *error)
 	snprintf(process->holder, sizeof(process->holder), "rmemfs mounted on %s",
 		 process->mountpoint);
 	options_volume(conf, process->holder, &volume);
+	volume.mountpoint = process->mountpoint;
 	result = volume_open(&volume, &process->volume, error);
 	if (result == 0)
 		result = start_engine(process, error);

@@ -54,7 +54,7 @@ int namespace_setattr(struct volume *volume, struct inode *inode, const struct i
 	apply(&arguments.attr, attr, mask);
 	arguments.attr.version++;
 	if (inode->attr.nlink > 0 && (mask & ~(unsigned)TIMES))
-		error = store_update(volume->store, put_attr, &arguments);
+		error = store_shrink(volume->store, put_attr, &arguments);
 	if (error == 0)
 		inode->attr = arguments.attr;
 	if (error == 0 && !(mask & ~(unsigned)TIMES))

@@ -175,14 +175,14 @@ static int delete_xattr(struct store_txn *txn, void *user)
 	return inode_put_record(txn, arguments->inode, attr);
 }
 
-static int update(struct volume *volume, struct xattr_arguments *arguments,
-		  int (*change)(struct store_txn *txn, void *user))
+static int run(struct volume *volume, struct xattr_arguments *arguments,
+	       int (*transact)(struct store *, store_change *, void *), store_change *change)
 {
 	struct inode *inode = arguments->inode;
 	int error;
 
 	pthread_mutex_lock(&inode->lock);
-	error = store_update(volume->store, change, arguments);
+	error = transact(volume->store, change, arguments);
 	if (error == 0)
 		inode->attr = arguments->attr;
 	pthread_mutex_unlock(&inode->lock);
@@ -201,7 +201,7 @@ int namespace_setxattr(struct volume *volume, struct inode *inode,
 		return -EINVAL;
 	if (xattr->size > RECORD_XATTR_MAX)
 		return -E2BIG;
-	return update(volume, &arguments, put_xattr);
+	return run(volume, &arguments, store_update, put_xattr);
 }
 
 int namespace_removexattr(struct volume *volume, struct inode *inode, const char *name)
@@ -212,5 +212,5 @@ int namespace_removexattr(struct volume *volume, struct inode *inode, const char
 
 	if (error == 0 && count_of(inode) == 0)
 		error = -ENODATA;
-	return error != 0 ? error : update(volume, &arguments, delete_xattr);
+	return error != 0 ? error : run(volume, &arguments, store_shrink, delete_xattr);
 }

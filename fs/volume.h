@@ -24,6 +24,7 @@ struct volume_worker;
 struct volume_options {
 	struct store_options store;
 	uint64_t stripe_bytes;	   /* power of two, multiple of a page */
+	const char *mountpoint;	   /* for people; may be NULL */
 	unsigned sync_interval_ms; /* dirty inodes are put and the store is synced this often */
 };
 
@@ -32,11 +33,12 @@ struct volume_region {
 	uint32_t id;
 	uint32_t server_region; /* index on the server */
 	uint16_t server;	/* index in the engine */
+	bool placed;		/* region_lock: the two above are known */
+	bool counted;		/* region_lock: the allocator has its bitmaps */
 	uint64_t incarnation;	/* of the content that files have there */
 	uint64_t length;	/* bytes */
-	/* Written once, after `server` and `server_region` (which mean nothing before): the server
-	 * was seen with the incarnation that holds our bytes. It stays set while the server is
-	 * down. */
+	/* The server is up, as far as we were told, and was seen with the incarnation that holds
+	 * our bytes. `server` and `server_region` are written once, before this is set first. */
 	_Atomic(bool) attached;
 	_Atomic(bool) lost; /* its memory is gone: reads are EIO, frees cost nothing */
 };
@@ -57,7 +59,7 @@ struct volume {
 	/* Region table: grows at attach, entries never move or go; read without a lock. */
 	struct volume_region *regions;
 	_Atomic(uint32_t) region_count;
-	pthread_mutex_t region_lock;
+	pthread_mutex_t region_lock; /* attaching; before the store's writer */
 };
 
 /* Opens the store (formatting an empty one), takes the mount session, reclaims what dead sessions
@@ -76,11 +78,10 @@ int volume_close(struct volume *volume) RMEM_MUST_CHECK;
 int volume_attach(struct volume *volume, unsigned server, const struct rmem_server_info *info,
 		  struct rmem_error *error) RMEM_MUST_CHECK;
 
-/* To be called before a (re)connected server can take transfers, with what it says it is: regions
- * that another incarnation of it held become lost at once, so that no read is answered from memory
- * that never held the bytes. A read that was under way looks at volume_region()->lost again when it
- * has ended. Any thread, does not block; volume_attach() follows when there is time. */
-void volume_server_changed(struct volume *volume, unsigned server, uint64_t incarnation);
+/* Engine server `server` is down. Its regions are not used until volume_attach() has seen that what
+ * comes up there again is what it was: memory that never held our bytes answers no read. Any
+ * thread, waits for a volume_attach() that runs. */
+void volume_detach(struct volume *volume, unsigned server);
 
 /* Warns in the log of each server that holds bytes of the volume and was not attached so far.
  * Returns their number, or -errno. */

@@ -17,4 +17,7 @@ void volume_session_recover(struct volume *volume);
 
 /* The region table from what the store knows about servers. */
 int volume_regions_load(struct volume *volume, struct rmem_error *error) RMEM_MUST_CHECK;
+/* Then: lets the allocator load the bitmaps of all of them, so that pages can be given back on
+ * servers that are not there, and deletes those of lost regions. */
+int volume_regions_allocate(struct volume *volume) RMEM_MUST_CHECK;
 void volume_regions_finish(struct volume *volume);

@@ -142,7 +142,7 @@ int volume_session_begin(struct volume *volume, const struct volume_options *opt
 	read_boot_id(begin.mount.boot_id);
 	gethostname(begin.mount.host, sizeof(begin.mount.host) - 1);
 	snprintf(begin.mount.mountpoint, sizeof(begin.mount.mountpoint), "%s",
-		 options->store.holder != NULL ? options->store.holder : "");
+		 options->mountpoint != NULL ? options->mountpoint : "");
 	status = store_update(volume->store, put_session, &begin);
 	if (status == -EPROTO)
 		return rmem_fail(error, EPROTO,
@@ -167,7 +167,7 @@ static int delete_session(struct store_txn *txn, void *user)
 
 int volume_session_end(struct volume *volume)
 {
-	return store_update(volume->store, delete_session, &volume->mount_id);
+	return store_shrink(volume->store, delete_session, &volume->mount_id);
 }
 
 /* --- What dead sessions left ------------------------------------------------------------------ */
@@ -248,7 +248,7 @@ static void recover_orphan(struct volume *volume, uint64_t mount, uint64_t ino)
 			       "check the volume",
 			       (unsigned long long)ino);
 		inode_unref(volume, inode, 1);
-		result = store_update(volume->store, delete_orphan, &orphan);
+		result = store_shrink(volume->store, delete_orphan, &orphan);
 	} else if (result == -ENOENT) {
 		do {
 			result = inode_reclaim(volume, mount, ino);
@@ -277,7 +277,7 @@ void volume_session_recover(struct volume *volume)
 		if (error == 0)
 			error = find_next(volume, &found);
 		for (unsigned i = 0; i < found.count && error == 0; i++)
-			error = store_update(volume->store, delete_session, &found.mount[i]);
+			error = store_shrink(volume->store, delete_session, &found.mount[i]);
 	} while (found.count > 0 && error == 0);
 	if (error != 0)
 		rmem_log_error(RMEM_LOG_FS, "cannot clean up after earlier mounts: %s",
