@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of rmemctl share. rmemctl.c takes the command line, rmemctl_view.c reads a volume
+ * from its store and asks its servers, rmemctl_show.c prints it, rmemctl_check.c checks. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "config/config.h"
+#include "engine/server.h"
+#include "fs/record.h"
+#include "fs/store.h"
+
+/* Exit statuses. */
+enum {
+	RMEMCTL_OK = 0,
+	RMEMCTL_FOUND = 1,  /* check found something, repaired or not */
+	RMEMCTL_FAILED = 2, /* it could not do what it was asked for */
+};
+
+struct command_options {
+	const struct conf *conf;
+	bool json;
+	bool repair;
+};
+
+enum server_health {
+	SERVER_UP,
+	SERVER_DOWN,
+	SERVER_LOST, /* up, but its content isn't what the volume knows */
+	SERVER_NEW,  /* in the configuration; no mount has used it yet */
+};
+
+struct server_view {
+	struct record_server_fields fields; /* of a new one, the URL alone */
+	uint64_t pages, pages_used;
+	enum server_health health;
+	bool configured;
+	struct rmem_status status; /* unless it is down */
+	struct rmem_error error;   /* why it is down */
+};
+
+enum session_health {
+	SESSION_DEAD,
+	SESSION_ALIVE,
+	SESSION_UNKNOWN, /* on another host */
+};
+
+struct session_view {
+	uint64_t number;
+	struct record_mount_fields fields;
+	enum session_health health;
+};
+
+struct volume_view {
+	char holder[256]; /* "": nobody */
+	struct record_volume_fields fields;
+	struct server_view *servers;
+	size_t server_count;
+	struct session_view *sessions;
+	size_t session_count;
+	uint64_t inodes, orphans;
+	uint64_t pages, pages_used; /* of all servers in the volume */
+};
+
+/* Opens the store of the configuration: for reading beside a mount, or for writing. */
+int open_store(const struct command_options *options, bool writing, struct store **store,
+	       struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* Reads the volume; `ask` says whether servers are asked how they are. */
+enum view_servers {
+	VIEW_STORE_ONLY,
+	VIEW_ASK_SERVERS,
+};
+int volume_view_init(struct volume_view *view, const struct conf *conf, enum view_servers ask,
+		     struct rmem_error *error) RMEM_MUST_CHECK;
+void volume_view_finish(struct volume_view *view);
+
+void show_status(const struct volume_view *view, const struct command_options *options);
+void show_df(const struct volume_view *view, const struct command_options *options);
+int command_check(const struct command_options *options);
+
+/* `text` as a JSON string. */
+void print_json_string(FILE *out, const char *text);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <time.h>
+
+#include "tools/rmemctl.h"
+
+void print_json_string(FILE *out, const char *text)
+{
+	fputc('"', out);
+	for (; *text != '\0'; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c == '"' || c == '\\')
+			fprintf(out, "\\%c", c);
+		else if (c < 0x20)
+			fprintf(out, "\\u%04x", c);
+		else
+			fputc(c, out);
+	}
+	fputc('"', out);
+}
+
+/* As df -h has it: three digits at most, rounded up. */
+static const char *human(uint64_t bytes, char text[16])
+{
+	static const char units[] = "BKMGTPE";
+	unsigned unit = 0;
+	uint64_t scale = 1;
+
+	while (unit < 6 && bytes / scale >= 1024) {
+		scale *= 1024;
+		unit++;
+	}
+	if (unit > 0 && bytes / scale < 10)
+		snprintf(text, 16, "%.1f%c", (double)bytes / (double)scale, units[unit]);
+	else
+		snprintf(text, 16, "%" PRIu64 "%c", bytes / scale + (bytes % scale != 0),
+			 units[unit]);
+	return text;
+}
+
+static const char *health_name(enum server_health health)
+{
+	static const char *const names[] = {
+		[SERVER_UP] = "up",
+		[SERVER_DOWN] = "down",
+		[SERVER_LOST] = "lost",
+		[SERVER_NEW] = "new",
+	};
+
+	return names[health];
+}
+
+static const char *session_name(enum session_health health)
+{
+	static const char *const names[] = {
+		[SESSION_DEAD] = "dead",
+		[SESSION_ALIVE] = "alive",
+		[SESSION_UNKNOWN] = "unknown",
+	};
+
+	return names[health];
+}
+
+static const char *date(int64_t ns, char text[32])
+{
+	time_t seconds = (time_t)(ns / 1000000000);
+	struct tm tm;
+
+	if (localtime_r(&seconds, &tm) == NULL || strftime(text, 32, "%F %T", &tm) == 0)
+		text[0] = '\0';
+	return text;
+}
+
+static const char *uuid_text(const uint8_t uuid[16], char text[37])
+{
+	static const char digits[] = "0123456789abcdef";
+	char *at = text;
+
+	for (unsigned i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*at++ = '-';
+		*at++ = digits[uuid[i] >> 4];
+		*at++ = digits[uuid[i] & 15];
+	}
+	*at = '\0';
+	return text;
+}
+
+/* --- For people ------------------------------------------------------------------------------- */
+
+static void show_server(const struct server_view *server)
+{
+	char size[16], used[16];
+
+	printf("  %-32s %-5s", server->fields.url, health_name(server->health));
+	if (server->health != SERVER_NEW)
+		printf(" %" PRIu32 " %s, %s, %s used", server->fields.region_count,
+		       server->fields.region_count == 1 ? "region" : "regions",
+		       human(server->pages * VOLUME_PAGE_BYTES, size),
+		       human(server->pages_used * VOLUME_PAGE_BYTES, used));
+	if (server->health != SERVER_DOWN)
+		printf("; %s, pid %" PRIu32 ", pool %s of %s, %" PRIu32 " clients",
+		       server->status.program, server->status.pid,
+		       human(server->status.pool_bytes, size), server->status.backing,
+		       server->status.client_count);
+	putchar('\n');
+	if (server->health == SERVER_DOWN)
+		printf("      %s\n", server->error.text);
+	if (server->health == SERVER_LOST)
+		printf("      its memory is not the one that the volume's files are in\n");
+	if (!server->configured)
+		printf("      not in the configuration\n");
+}
+
+static void show_people(const struct volume_view *view, const struct conf *conf)
+{
+	char uuid[37], size[16], used[16], available[16], since[32];
+
+	printf("volume   %s in %s\n", uuid_text(view->fields.uuid, uuid),
+	       conf_text(conf, "store.url"));
+	printf("held by  %s\n", view->holder[0] != '\0' ? view->holder : "nobody");
+	printf("space    %s, %s used, %s free; %" PRIu64 " inodes",
+	       human(view->pages * VOLUME_PAGE_BYTES, size),
+	       human(view->pages_used * VOLUME_PAGE_BYTES, used),
+	       human((view->pages - view->pages_used) * VOLUME_PAGE_BYTES, available),
+	       view->inodes);
+	if (view->orphans > 0)
+		printf(", %" PRIu64 " of them deleted and kept open", view->orphans);
+	printf("\nservers\n");
+	for (size_t i = 0; i < view->server_count; i++)
+		show_server(&view->servers[i]);
+	printf("mounts\n");
+	for (size_t i = 0; i < view->session_count; i++) {
+		const struct session_view *session = &view->sessions[i];
+
+		printf("  %-32s %-5s pid %" PRIu64 " on %s since %s\n", session->fields.mountpoint,
+		       session_name(session->health), session->fields.pid, session->fields.host,
+		       date(session->fields.started_ns, since));
+	}
+	if (view->session_count == 0)
+		printf("  none\n");
+}
+
+/* --- For programs ----------------------------------------------------------------------------- */
+
+static void print_space(uint64_t pages, uint64_t pages_used)
+{
+	printf("\"bytes_total\": %" PRIu64 ", \"bytes_used\": %" PRIu64
+	       ", \"bytes_free\": %" PRIu64,
+	       pages * VOLUME_PAGE_BYTES, pages_used * VOLUME_PAGE_BYTES,
+	       (pages - pages_used) * VOLUME_PAGE_BYTES);
+}
+
+static void print_server(const struct server_view *server)
+{
+	printf("    {\"url\": ");
+	print_json_string(stdout, server->fields.url);
+	printf(", \"state\": \"%s\", \"configured\": %s, \"incarnation\": \"%016" PRIx64
+	       "\", \"regions\": %" PRIu32 ", ",
+	       health_name(server->health), server->configured ? "true" : "false",
+	       server->fields.incarnation, server->fields.region_count);
+	print_space(server->pages, server->pages_used);
+	if (server->health == SERVER_DOWN) {
+		printf(", \"error\": ");
+		print_json_string(stdout, server->error.text);
+	} else {
+		printf(", \"pid\": %" PRIu32 ", \"clients\": %" PRIu32 ", \"pool_bytes\": %" PRIu64
+		       ", \"backing\": ",
+		       server->status.pid, server->status.client_count, server->status.pool_bytes);
+		print_json_string(stdout, server->status.backing);
+	}
+	putchar('}');
+}
+
+static void print_session(const struct session_view *session)
+{
+	printf("    {\"mountpoint\": ");
+	print_json_string(stdout, session->fields.mountpoint);
+	printf(", \"session\": %" PRIu64 ", \"state\": \"%s\", \"pid\": %" PRIu64 ", \"host\": ",
+	       session->number, session_name(session->health), session->fields.pid);
+	print_json_string(stdout, session->fields.host);
+	printf(", \"started_ns\": %" PRId64 "}", session->fields.started_ns);
+}
+
+static void show_programs(const struct volume_view *view, const struct conf *conf)
+{
+	char uuid[37];
+
+	printf("{\n  \"volume\": \"%s\", \"store\": ", uuid_text(view->fields.uuid, uuid));
+	print_json_string(stdout, conf_text(conf, "store.url"));
+	printf(", \"holder\": ");
+	print_json_string(stdout, view->holder);
+	printf(",\n  ");
+	print_space(view->pages, view->pages_used);
+	printf(", \"inodes\": %" PRIu64 ", \"orphans\": %" PRIu64 ",\n  \"servers\": [\n",
+	       view->inodes, view->orphans);
+	for (size_t i = 0; i < view->server_count; i++) {
+		print_server(&view->servers[i]);
+		puts(i + 1 < view->server_count ? "," : "");
+	}
+	printf("  ],\n  \"mounts\": [\n");
+	for (size_t i = 0; i < view->session_count; i++) {
+		print_session(&view->sessions[i]);
+		puts(i + 1 < view->session_count ? "," : "");
+	}
+	printf("  ]\n}\n");
+}
+
+/* --- Commands --------------------------------------------------------------------------------- */
+
+void show_status(const struct volume_view *view, const struct command_options *options)
+{
+	if (options->json)
+		show_programs(view, options->conf);
+	else
+		show_people(view, options->conf);
+}
+
+static const char *mounted_on(const struct volume_view *view)
+{
+	for (size_t i = 0; i < view->session_count; i++) {
+		if (view->sessions[i].health == SESSION_ALIVE)
+			return view->sessions[i].fields.mountpoint;
+	}
+	return "-";
+}
+
+void show_df(const struct volume_view *view, const struct command_options *options)
+{
+	const char *url = conf_text(options->conf, "store.url");
+	char size[16], used[16], available[16];
+	uint64_t percent = 0;
+
+	if (options->json) {
+		printf("{\"store\": ");
+		print_json_string(stdout, url);
+		printf(", ");
+		print_space(view->pages, view->pages_used);
+		printf(", \"inodes\": %" PRIu64 ", \"mounted_on\": ", view->inodes);
+		print_json_string(stdout, mounted_on(view));
+		printf("}\n");
+		return;
+	}
+	if (view->pages > 0)
+		percent = (view->pages_used * 100 + view->pages - 1) / view->pages;
+	printf("%-32s %5s %5s %5s %4s %s\n", "Filesystem", "Size", "Used", "Avail", "Use%",
+	       "Mounted on");
+	printf("%-32s %5s %5s %5s %3" PRIu64 "%% %s\n", url,
+	       human(view->pages * VOLUME_PAGE_BYTES, size),
+	       human(view->pages_used * VOLUME_PAGE_BYTES, used),
+	       human((view->pages - view->pages_used) * VOLUME_PAGE_BYTES, available), percent,
+	       mounted_on(view));
+}
