@@ -71,7 +71,7 @@ static void set_send_timeout(int fd, uint64_t deadline_ns)
 	if (left_ms == 0)
 		left_ms = 1; /* 0 would mean for ever */
 	left.tv_sec = left_ms / 1000;
-	left.tv_usec = left_ms % 1000 * 1000;
+	left.tv_usec = left_ms % 1000 * 1000L;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof(left));
 }
 
@@ -82,7 +82,7 @@ int rmem_control_connect(const char *path, uint64_t deadline_ns, int *fd, struct
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return rmem_fail(error, ENAMETOOLONG, "%s: too long for a socket's path", path);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path));
 	made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (made < 0)
 		return rmem_fail(error, errno, "no socket: %s", strerror(errno));

@@ -159,6 +159,8 @@ int rmem_pool_create(const struct rmem_pool_options *options, struct rmem_pool *
 		rmem_pool_destroy(made);
 		return rc;
 	}
+	/* A core file of the server needs no pool in it. */
+	madvise(made->map, made->map_bytes, MADV_DONTDUMP);
 	*pool = made;
 	return 0;
 }

@@ -36,7 +36,7 @@
 #define HEADER_BYTES_MIN (2 * MIB)	       /* the data is aligned to a huge page */
 #define POOL_MAGIC	 0x4c4f4f504d454d52ull /* "RMEMPOOL" */
 #define POOL_VERSION	 1
-#define SLOT_BYTES	 2048 /* both in the first page */
+#define SLOT_BYTES	 ((size_t)2048) /* both in the first page */
 
 enum pool_state {
 	POOL_MAKING = 1,
@@ -73,9 +73,10 @@ static_assert(offsetof(struct pool_header, checksum) == 120, "stored layout");
 /* FNV-1a: against torn writes, not against people. */
 static uint64_t checksum(const struct pool_header *header)
 {
-	const uint8_t *bytes = (const uint8_t *)header;
+	uint8_t bytes[sizeof(*header)];
 	uint64_t sum = 0xcbf29ce484222325ull;
 
+	memcpy(bytes, header, sizeof(bytes));
 	for (size_t i = 0; i < offsetof(struct pool_header, checksum); i++)
 		sum = (sum ^ bytes[i]) * 0x100000001b3ull;
 	return sum;
@@ -112,7 +113,7 @@ static bool header_find(const uint8_t *page, struct pool_header *header)
 	bool found = false;
 
 	for (unsigned slot = 0; slot < 2; slot++) {
-		struct pool_header read;
+		struct pool_header read = {.magic = 0};
 
 		memcpy(&read, page + slot * SLOT_BYTES, sizeof(read));
 		if (le64toh(read.magic) != POOL_MAGIC || le64toh(read.checksum) != checksum(&read))
@@ -377,7 +378,7 @@ static int look(struct rmem_pool *pool, uint64_t file_bytes, bool *is_empty,
 static int open_content(const struct rmem_pool_options *options, struct rmem_pool *pool,
 			bool *is_fresh, struct rmem_error *error)
 {
-	struct pool_header header;
+	struct pool_header header = {.magic = 0};
 	struct stat found;
 	bool is_memory = false;
 	int rc;

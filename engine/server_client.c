@@ -40,7 +40,7 @@ void server_client_close(struct server_client *client)
 	if (client->is_greeted) {
 		TAILQ_REMOVE(&server->greeted, client, link);
 		server->greeted_count--;
-		rmem_log_info(RMEM_LOG_SERVER, "%s left; %u clients", client->label,
+		rmem_log_info(RMEM_LOG_SERVER, "%s left (clients: %u)", client->label,
 			      server->greeted_count);
 	} else {
 		TAILQ_REMOVE(&server->waiting, client, link);
@@ -103,7 +103,7 @@ static bool greet(struct server_client *client, size_t length)
 	TAILQ_INSERT_TAIL(&server->greeted, client, link);
 	client->is_greeted = true;
 	server->greeted_count++;
-	rmem_log_info(RMEM_LOG_SERVER, "%s connected; %u clients", client->label,
+	rmem_log_info(RMEM_LOG_SERVER, "%s connected (clients: %u)", client->label,
 		      server->greeted_count);
 	return true;
 }

@@ -187,12 +187,12 @@ void server_socket_close(struct server_socket *listening)
 {
 	struct stat named;
 
-	if (listening->inode != 0 && lstat(listening->path, &named) == 0 &&
+	if (listening->path != NULL && listening->inode != 0 && lstat(listening->path, &named) == 0 &&
 	    named.st_dev == listening->device && named.st_ino == listening->inode)
 		unlink(listening->path);
 	if (listening->fd >= 0)
 		close(listening->fd);
-	if (listening->lock_fd >= 0) {
+	if (listening->lock_path != NULL && listening->lock_fd >= 0) {
 		unlink(listening->lock_path);
 		close(listening->lock_fd);
 	}

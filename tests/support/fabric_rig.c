@@ -278,7 +278,7 @@ void rig_do(struct rig *rig, unsigned lane, struct rmem_wr *wr, enum rmem_wc_sta
 void rig_fill(uint8_t *bytes, size_t length, unsigned seed)
 {
 	for (size_t i = 0; i < length; i++)
-		bytes[i] = (uint8_t)(seed * 31 + i * 7 + i / 251);
+		bytes[i] = (uint8_t)(seed * 31ul + i * 7 + i / 251);
 }
 
 int rig_readable(int fd, int timeout_ms)

@@ -72,7 +72,7 @@ void rig_connect(struct rig *rig);
 
 /* A signaled request of one piece: between `offset` of the region and `local` in rig->memory. */
 struct rig_place {
-	uint32_t region;
+	size_t region;
 	uint64_t offset;
 	size_t local;
 	uint32_t length;

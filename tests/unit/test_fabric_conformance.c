@@ -125,7 +125,7 @@ START_TEST(a_chain_completes_with_its_signaled_tail_alone)
 	struct rmem_wr wrs[8];
 
 	open_rig(_i);
-	for (unsigned i = 0; i < 8; i++) {
+	for (size_t i = 0; i < 8; i++) {
 		wrs[i] = rig_wr(&rig, RMEM_WR_WRITE, i, &(struct rig_place){0, i * 100, 0, 100});
 		wrs[i].flags = i == 7 ? RMEM_WR_SIGNALED : 0;
 	}
@@ -146,7 +146,7 @@ START_TEST(requests_of_a_lane_run_and_complete_in_order)
 
 	open_rig(_i);
 	/* Each round overwrites the place and reads it into a place of its own. */
-	for (unsigned i = 0; i < 30; i += 3) {
+	for (size_t i = 0; i < 30; i += 3) {
 		memset(rig.memory + i * 512, 0xa0, 512);
 		memset(rig.memory + (i + 1) * 512, (int)i + 1, 512);
 		wrs[i] = rig_wr(&rig, RMEM_WR_WRITE, i, &(struct rig_place){0, 8, i * 512, 512});
@@ -158,11 +158,11 @@ START_TEST(requests_of_a_lane_run_and_complete_in_order)
 	rig_chain(wrs, 30);
 	rig_post(&rig, 0, wrs);
 	ck_assert_uint_eq(rig_reap(&rig, completions, 30), 30);
-	for (unsigned i = 0; i < 30; i++) {
+	for (size_t i = 0; i < 30; i++) {
 		ck_assert_uint_eq(completions[i].id, i);
 		ck_assert_int_eq(completions[i].status, RMEM_WC_OK);
 	}
-	for (unsigned i = 0; i < 30; i += 3)
+	for (size_t i = 0; i < 30; i += 3)
 		ck_assert_mem_eq(rig.memory + (i + 1) * 512, rig.memory + (i + 2) * 512, 512);
 	rig_close(&rig);
 }
@@ -178,13 +178,13 @@ START_TEST(pieces_are_gathered_and_scattered_in_order)
 	rig_fill(rig.memory, 65536, 3);
 	wr = rig_wr(&rig, RMEM_WR_WRITE, 1, &(struct rig_place){0, 50, 0, 0});
 	wr.sge_count = 8;
-	for (unsigned i = 0; i < 8; i++) {
+	for (size_t i = 0; i < 8; i++) {
 		wr.sge[i] = wr.sge[0];
 		wr.sge[i].address = rig.memory + i * 8192;
 		wr.sge[i].length = lengths[i];
 	}
 	rig_do(&rig, 0, &wr, RMEM_WC_OK);
-	for (unsigned i = 0; i < 8; i++) {
+	for (size_t i = 0; i < 8; i++) {
 		memcpy(rig.memory + 131072 + total, rig.memory + i * 8192, lengths[i]);
 		total += lengths[i];
 	}

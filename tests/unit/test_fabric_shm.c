@@ -55,7 +55,7 @@ static int bound_socket(int type)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path));
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }

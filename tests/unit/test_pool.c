@@ -160,7 +160,7 @@ START_TEST(a_pool_file_keeps_content_and_incarnation_when_stopped)
 	uint64_t incarnation = pool->incarnation;
 
 	ck_assert(pool->flags & RMEM_STATUS_PERSISTENT);
-	strcpy((char *)pool->map + pool->data_offset, "content");
+	memcpy(pool->map + pool->data_offset, "content", sizeof("content"));
 	rmem_pool_destroy(pool);
 	for (int touch = 0; touch < 2; touch++) {
 		options.populate = touch ? RMEM_POPULATE_TOUCH : RMEM_POPULATE_RESERVE;
@@ -183,7 +183,7 @@ static void have_and_die(const struct rmem_pool_options *options)
 
 		if (rmem_pool_create(options, &pool, &error) != 0)
 			_exit(1);
-		strcpy((char *)pool->map + pool->data_offset, "left");
+		memcpy(pool->map + pool->data_offset, "left", sizeof("left"));
 		_exit(0); /* without closing: what a signal would do */
 	}
 	ck_assert_int_gt(pid, 0);
@@ -210,7 +210,7 @@ static void patch_header(size_t offset, const void *bytes, size_t length, int fi
 {
 	int fd = open(path, O_RDWR);
 
-	for (unsigned slot = 0; slot < 2; slot++) {
+	for (off_t slot = 0; slot < 2; slot++) {
 		uint64_t sum = 0xcbf29ce484222325ull;
 		uint8_t header[128];
 
@@ -260,7 +260,7 @@ START_TEST(a_header_torn_by_a_crash_leaves_the_one_before)
 
 	rmem_pool_destroy(pool);
 	fd = open(path, O_RDWR);
-	for (unsigned slot = 0; slot < 2; slot++)
+	for (off_t slot = 0; slot < 2; slot++)
 		ck_assert_int_eq(pread(fd, &sequences[slot], 8, slot * 2048 + 16), 8);
 	ck_assert_int_eq(pwrite(fd, "torn", 4, (sequences[0] > sequences[1] ? 0 : 2048) + 64), 4);
 	close(fd);

@@ -219,7 +219,7 @@ START_TEST(a_live_socket_of_another_program_is_not_replaced)
 	char words[32];
 	int fd;
 
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path));
 	for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++) {
 		fd = socket(AF_UNIX, type, 0);
 		ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);

@@ -43,7 +43,7 @@ static int open_socket(void)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	strcpy(address.sun_path, url + 4);
+	memcpy(address.sun_path, url + 4, strlen(url + 4));
 	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
@@ -114,7 +114,7 @@ static void expect_good_client(void)
 	struct rmem_completion completion;
 	struct rmem_wr wr, *bad;
 
-	strcpy(rig.url, url);
+	memcpy(rig.url, url, sizeof(rig.url));
 	rig.memory = memory;
 	ck_assert_int_eq(fabric->port_open(url, &rig.port, &error), 0);
 	ck_assert_int_eq(fabric->mr_register(rig.port, memory, sizeof(memory), &rig.mr, &error), 0);
@@ -125,7 +125,7 @@ static void expect_good_client(void)
 					   &error),
 			 0);
 	rig_fill(memory, 256, 1);
-	for (unsigned op = RMEM_WR_READ; op <= RMEM_WR_WRITE; op++) {
+	for (size_t op = RMEM_WR_READ; op <= RMEM_WR_WRITE; op++) {
 		wr = rig_wr(&rig, op == 0 ? RMEM_WR_WRITE : RMEM_WR_READ, op,
 			    &(struct rig_place){1, 100, op * 256, 256});
 		ck_assert_int_eq(fabric->lane_post(rig.lanes[0], &wr, &bad), 0);
