@@ -345,9 +345,8 @@ const struct conf_key conf_schema[] = {
 		.type = CONF_BOOL,
 		.programs = SERVER,
 		.initial = "true",
-		.help = "Touch the whole pool at start, so that memory that is not there is "
-			"noticed "
-			"then and not by a write.",
+		.help = "Zero the whole pool at start, on all processors. Otherwise its memory is "
+			"only reserved then, and a page is zeroed when it is first used.",
 	},
 	{
 		.name = "server.socket_mode",
