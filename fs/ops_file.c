@@ -18,12 +18,28 @@ static const void *message_body(const struct channel_request *request)
 
 /* --- Open and close --------------------------------------------------------------------------- */
 
+/* A removed inode has no records any more that an open file could work on. */
+static int count_open(struct inode *inode, bool writable)
+{
+	int result = -ESTALE;
+
+	pthread_mutex_lock(&inode->lock);
+	if (!inode->removed) {
+		inode->opens++;
+		inode->writers += writable;
+		result = 0;
+	}
+	pthread_mutex_unlock(&inode->lock);
+	return result;
+}
+
 /* Takes over one reference on the inode, also when it fails. */
 static int open_file_create(struct mount *mount, struct inode *inode, int flags,
 			    struct open_file **result)
 {
+	bool writable = (flags & O_ACCMODE) != O_RDONLY;
 	struct open_file *file = malloc(sizeof(*file));
-	int status = file == NULL ? -ENOMEM : inode_open(inode);
+	int status = file == NULL ? -ENOMEM : count_open(inode, writable);
 
 	if (status != 0) {
 		free(file);
@@ -31,12 +47,7 @@ static int open_file_create(struct mount *mount, struct inode *inode, int flags,
 		return status;
 	}
 	file->inode = inode;
-	file->writable = (flags & O_ACCMODE) != O_RDONLY;
-	if (file->writable) {
-		pthread_mutex_lock(&inode->lock);
-		inode->writers++;
-		pthread_mutex_unlock(&inode->lock);
-	}
+	file->writable = writable;
 	*result = file;
 	return 0;
 }
@@ -45,12 +56,10 @@ static void open_file_destroy(struct mount *mount, struct open_file *file)
 {
 	struct inode *inode = file->inode;
 
-	if (file->writable) {
-		pthread_mutex_lock(&inode->lock);
-		inode->writers--;
-		pthread_mutex_unlock(&inode->lock);
-	}
-	inode_close(inode);
+	pthread_mutex_lock(&inode->lock);
+	inode->opens--;
+	inode->writers -= file->writable;
+	pthread_mutex_unlock(&inode->lock);
 	inode_unref(mount->volume, inode, 1);
 	free(file);
 }
