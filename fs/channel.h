@@ -33,10 +33,15 @@ struct channel_request {
 	struct data_request data;
 	struct volume_sync sync;
 	struct volume_job job;
+	struct {
+		void (*reply)(struct channel_request *request, int status);
+		int status;
+	} dropped;
 	union {
 		struct {
 			struct inode *in, *out;
 			uint64_t in_offset, out_offset, left, copied;
+			bool dropped;
 		} copy;
 		struct {
 			struct inode_attr attr;

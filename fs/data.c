@@ -168,6 +168,7 @@ void data_start(struct data_thread *thread, struct data_request *request)
 	}
 	request->thread = thread;
 	request->transferred = 0;
+	request->dropped = false;
 	request->deadline_ns = 0;
 	request->waiter.exclusive = request->kind >= DATA_TRUNCATE;
 	request->waiter.resume = resume;

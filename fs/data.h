@@ -54,6 +54,7 @@ struct data_request {
 
 	/* Out: bytes read (short at the end of the file) or written. */
 	uint64_t transferred;
+	bool dropped; /* set-user-id or set-group-id was cleared: the kernel should know */
 
 	/* data.c's. */
 	struct data_thread *thread;

@@ -39,15 +39,18 @@ int data_add_segment(struct data_shared *shared, struct data_request *request,
 	return 0;
 }
 
-void data_touch(const struct data_request *request, struct inode_attr *attr)
+void data_touch(struct data_request *request, struct inode_attr *attr)
 {
+	uint32_t mode = attr->mode;
+
 	if (!(request->flags & DATA_KEEP_TIMES))
 		attr->mtime_ns = attr->ctime_ns = inode_now_ns();
-	if (request->flags & DATA_DROP_PRIVILEGES) {
-		attr->mode &= ~(uint32_t)S_ISUID;
-		if (attr->mode & S_IXGRP)
-			attr->mode &= ~(uint32_t)S_ISGID;
-	}
+	if (!(request->flags & DATA_DROP_PRIVILEGES))
+		return;
+	attr->mode &= ~(uint32_t)S_ISUID;
+	if (attr->mode & S_IXGRP)
+		attr->mode &= ~(uint32_t)S_ISGID;
+	request->dropped = attr->mode != mode;
 }
 
 int data_zero_within_page(struct data_shared *shared, struct data_request *request, uint64_t from,

@@ -42,4 +42,4 @@ int data_zero_gap(struct data_shared *shared, struct data_request *request,
 		  uint64_t upto) RMEM_MUST_CHECK;
 
 /* attr with times and privileges as after a change of data. */
-void data_touch(const struct data_request *request, struct inode_attr *attr);
+void data_touch(struct data_request *request, struct inode_attr *attr);

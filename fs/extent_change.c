@@ -7,7 +7,7 @@
  * an error it is as it was.
  *
  * Costs: a chunk's record is written whole, 16 bytes an extent. Random writes into a hole of a
- * large file would make up to 16,384 of them, which is why they take CLUSTER_PAGES at a time. */
+ * large file would make up to 16,384 of them, so once there are many they take CLUSTER_PAGES at a time. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 #define CHUNK_PAGES    RECORD_CHUNK_PAGES
 #define CHUNKS_PER_TXN 16u
 #define CLUSTER_PAGES  16u   /* 64 KiB */
-#define CLUSTER_FILE   4096u /* pages: smaller files take single pages, 16 MiB */
+#define CLUSTER_EXTENTS 256u /* chunks with fewer extents take single pages */
 #define AHEAD_FILE     16u   /* pages that a file has before it is given more than it needs */
 #define AHEAD_OF_FREE  32u   /* at most this part of what is free */
 
@@ -216,6 +216,13 @@ static uint64_t ahead(const struct volume *volume, const struct inode *inode, ui
 	return rmem_min_u64(to + extra, chunk_end);
 }
 
+static bool is_fragmented(const struct inode *inode, uint64_t page)
+{
+	const struct chunk *chunk = chunk_peek(inode, page / CHUNK_PAGES);
+
+	return chunk != NULL && chunk->extents.count >= CLUSTER_EXTENTS;
+}
+
 static int allocate_growing(struct volume *volume, struct inode *inode, uint64_t from, uint64_t to)
 {
 	uint64_t size_pages =
@@ -225,7 +232,7 @@ static int allocate_growing(struct volume *volume, struct inode *inode, uint64_t
 
 	if (to >= size_pages) {
 		more_to = ahead(volume, inode, to);
-	} else if (size_pages >= CLUSTER_FILE) {
+	} else if (is_fragmented(inode, from)) {
 		more_from = rmem_round_down(from, CLUSTER_PAGES);
 		more_to = rmem_min_u64(rmem_round_up(to, CLUSTER_PAGES), size_pages);
 	}

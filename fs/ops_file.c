@@ -250,15 +250,44 @@ void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct 
 	data_start(channel_data(request->channel), data);
 }
 
-static void write_done(struct data_request *data, int status)
+static void reply_count(struct channel_request *request, int status)
 {
-	struct channel_request *request = RMEM_CONTAINER_OF(data, struct channel_request, data);
-
 	if (RMEM_LIKELY(status == 0))
-		fuse_reply_write(request->fuse, data->transferred);
+		fuse_reply_write(request->fuse, request->data.transferred);
 	else
 		fuse_reply_err(request->fuse, -status);
+}
+
+static void tell_dropped(struct volume_job *job)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(job, struct channel_request, job);
+	struct mount *mount = channel_mount(request->channel);
+
+	fuse_lowlevel_notify_inval_inode(mount->session, request->data.inode->ino, -1, 0);
+	request->dropped.reply(request, request->dropped.status);
+	channel_release_remote(request);
+}
+
+/* Replies and releases. When the change took privileges from the file, the kernel, which caches the
+ * mode, is told first. Invalidations are sent from a thread that serves no requests, so that they can
+ * never wait for themselves. */
+static void reply_changed(struct channel_request *request, int status,
+			  void (*reply)(struct channel_request *request, int status))
+{
+	if (RMEM_UNLIKELY(request->data.dropped)) {
+		request->dropped.reply = reply;
+		request->dropped.status = status;
+		request->job.run = tell_dropped;
+		volume_defer(channel_mount(request->channel)->volume, &request->job);
+		return;
+	}
+	reply(request, status);
 	channel_release(request);
+}
+
+static void write_done(struct data_request *data, int status)
+{
+	reply_changed(RMEM_CONTAINER_OF(data, struct channel_request, data), status, reply_count);
 }
 
 void ops_write(fuse_req_t req, fuse_ino_t ino, const char *payload, size_t size, off_t offset,
@@ -363,12 +392,14 @@ void ops_truncate(fuse_req_t req, struct inode *inode, const struct inode_attr *
 	data_start(channel_data(request->channel), data);
 }
 
+static void reply_status(struct channel_request *request, int status)
+{
+	fuse_reply_err(request->fuse, -status);
+}
+
 static void plain_done(struct data_request *data, int status)
 {
-	struct channel_request *request = RMEM_CONTAINER_OF(data, struct channel_request, data);
-
-	fuse_reply_err(request->fuse, -status);
-	channel_release(request);
+	reply_changed(RMEM_CONTAINER_OF(data, struct channel_request, data), status, reply_status);
 }
 
 void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -448,13 +479,19 @@ void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct 
 
 static void copy_read(struct channel_request *request);
 
-static void copy_end(struct channel_request *request, int status)
+static void reply_copied(struct channel_request *request, int status)
 {
 	if (request->copy.copied > 0 || status == 0)
 		fuse_reply_write(request->fuse, request->copy.copied);
 	else
 		fuse_reply_err(request->fuse, -status);
-	channel_release(request);
+}
+
+static void copy_end(struct channel_request *request, int status)
+{
+	request->data.inode = request->copy.out;
+	request->data.dropped = request->copy.dropped;
+	reply_changed(request, status, reply_copied);
 }
 
 static void copy_written(struct data_request *data, int status)
@@ -466,6 +503,7 @@ static void copy_written(struct data_request *data, int status)
 		return;
 	}
 	request->copy.copied += data->transferred;
+	request->copy.dropped |= data->dropped;
 	request->copy.in_offset += data->transferred;
 	request->copy.out_offset += data->transferred;
 	request->copy.left -= data->transferred;
@@ -524,5 +562,6 @@ void ops_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t in, struct fus
 	request->copy.out_offset = (uint64_t)out;
 	request->copy.left = size;
 	request->copy.copied = 0;
+	request->copy.dropped = false;
 	copy_read(request);
 }

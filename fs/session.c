@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,6 +145,7 @@ static int resolve(const char *path, char *absolute)
 
 int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem_error *error)
 {
+	struct statfs fs;
 	struct stat st;
 	int result = resolve(mountpoint, absolute);
 
@@ -153,7 +155,8 @@ int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem
 	if (result != 0)
 		return rmem_fail(error, -result, "mountpoint %s: %s", mountpoint,
 				 strerror(-result));
-	if (stat(absolute, &st) != 0 && (errno == ENOTCONN || errno == ECONNABORTED)) {
+	/* Not stat(): the kernel may answer that from its cache for a mount that is dead. */
+	if (statfs(absolute, &fs) != 0 && (errno == ENOTCONN || errno == ECONNABORTED)) {
 		if (!is_ours(absolute))
 			return rmem_fail(error, EBUSY,
 					 "mountpoint %s: a dead mount of another filesystem is on "
