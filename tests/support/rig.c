@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/log.h"
 #include "fs/channel.h"
 
 static void *run_server(void *argument)
@@ -24,8 +25,10 @@ void rig_start_server(struct rig *rig, unsigned index, uint64_t pool_bytes)
 	struct rig_server *server = &rig->servers[index];
 	struct rmem_server_options options;
 	struct rmem_error error = {0};
+	char url[sizeof(server->url)];
 
-	snprintf(server->url, sizeof(server->url), "shm:%s/s%u.sock", rig->folder, index);
+	snprintf(url, sizeof(url), "shm:%s/s%u.sock", rig->folder, index);
+	memcpy(server->url, url, sizeof(url));
 	rmem_server_options_init(&options);
 	options.pool.size_bytes = pool_bytes;
 	ck_assert_int_eq(rmem_server_create(&options, &server->server, &error), 0);
@@ -77,6 +80,8 @@ void rig_start(struct rig *rig, const struct rig_options *options)
 	struct rmem_error error = {0};
 	char url[256];
 
+	for (unsigned module = 0; module < RMEM_LOG_MODULES; module++)
+		rmem_log_set_level((enum rmem_log_module)module, RMEM_LOG_ERROR);
 	memset(rig, 0, sizeof(*rig));
 	rig->server_count = options->servers;
 	rig->reactor_count = options->reactors;

@@ -2,6 +2,7 @@
 /* The data path against a model: a file is an array of bytes. */
 #include <errno.h>
 #include <linux/falloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
