@@ -211,29 +211,39 @@ static int receive(int fd, const char *path, uint64_t deadline_ns,
 	return receive_until(fd, path, length, deadline_ns, message, error);
 }
 
-static int refused(const char *path, const struct rmem_control_message *message,
-		   struct rmem_error *error)
+size_t rmem_control_hello(void *buffer)
+{
+	struct rmem_hello hello = {.pid = (uint32_t)getpid()};
+
+	strncpy(hello.name, program_invocation_short_name, sizeof(hello.name) - 1);
+	if (gethostname(hello.host, sizeof(hello.host) - 1) != 0)
+		hello.host[0] = '\0';
+	return rmem_wire_put_hello(buffer, &hello);
+}
+
+int rmem_control_code(uint32_t wire_code)
+{
+	switch (wire_code) {
+	case RMEM_WIRE_CODE_BUSY:
+		return EBUSY;
+	case RMEM_WIRE_CODE_TIMEOUT:
+		return ETIMEDOUT;
+	case RMEM_WIRE_CODE_STOPPING:
+		return ESHUTDOWN;
+	default:
+		return EPROTO;
+	}
+}
+
+int rmem_control_refused(const char *where, const struct rmem_control_message *message,
+			 struct rmem_error *error)
 {
 	struct rmem_wire_refusal refusal;
-	int code;
 
 	if (rmem_wire_get_error(message->bytes, message->length, &refusal) != 0)
-		return rmem_fail(error, EPROTO, "%s: a garbled answer", path);
-	switch (refusal.code) {
-	case RMEM_WIRE_CODE_BUSY:
-		code = EBUSY;
-		break;
-	case RMEM_WIRE_CODE_TIMEOUT:
-		code = ETIMEDOUT;
-		break;
-	case RMEM_WIRE_CODE_STOPPING:
-		code = ESHUTDOWN;
-		break;
-	default:
-		code = EPROTO;
-		break;
-	}
-	return rmem_fail(error, code, "%s: rmemd refused: %s", path, refusal.text);
+		return rmem_fail(error, EPROTO, "%s: a garbled answer", where);
+	return rmem_fail(error, rmem_control_code(refusal.code), "%s: rmemd refused: %s", where,
+			 refusal.text);
 }
 
 /* A request is far smaller than a socket's buffer: it goes out whole or the peer is broken. */
@@ -260,7 +270,7 @@ int rmem_control_ask(int fd, const char *path, const void *request, size_t lengt
 	if (rc == 0)
 		rc = receive(fd, path, deadline_ns, answer, error);
 	if (rc == 0 && answer->type == RMEM_WIRE_ERROR)
-		rc = refused(path, answer, error);
+		rc = rmem_control_refused(path, answer, error);
 	else if (rc == 0 && answer->type != wanted)
 		rc = rmem_fail(error, EPROTO, "%s: an answer to something else", path);
 	if (rc != 0)

@@ -37,4 +37,13 @@ int rmem_control_ask(int fd, const char *path, const void *request, size_t lengt
 		     enum rmem_wire_type wanted, uint64_t deadline_ns,
 		     struct rmem_control_message *answer, struct rmem_error *error) RMEM_MUST_CHECK;
 
+/* Writes the HELLO of this process into `buffer` of RMEM_WIRE_MAX_BYTES; returns its length. */
+size_t rmem_control_hello(void *buffer);
+
+/* For other ways to a server: explains an ERROR that came as an answer, and what its code is as a
+ * positive errno. */
+int rmem_control_refused(const char *where, const struct rmem_control_message *message,
+			 struct rmem_error *error);
+int rmem_control_code(uint32_t wire_code);
+
 void rmem_control_close_fds(struct rmem_control_message *message);

@@ -37,7 +37,7 @@
 #include "engine/base/hint.h"
 
 struct rmem_port;
-struct rmem_mr;   /* local memory, registered with one port */
+struct rmem_mr; /* local memory, registered with one port */
 struct rmem_cq;
 struct rmem_conn;
 struct rmem_lane_link; /* the provider's half of a lane */
@@ -82,10 +82,10 @@ struct rmem_wr {
 
 enum rmem_wc_status {
 	RMEM_WC_OK,
-	RMEM_WC_FLUSHED,      /* the lane was in error */
+	RMEM_WC_FLUSHED,       /* the lane was in error */
 	RMEM_WC_REMOTE_ACCESS, /* bad key or out of range at the peer */
-	RMEM_WC_LOCAL_ERROR,  /* bad local key or length */
-	RMEM_WC_PEER_LOST,    /* retries exhausted, peer gone */
+	RMEM_WC_LOCAL_ERROR,   /* bad local key or length */
+	RMEM_WC_PEER_LOST,     /* retries exhausted, peer gone */
 	RMEM_WC_OTHER,
 };
 
@@ -96,7 +96,7 @@ struct rmem_completion {
 };
 
 struct rmem_port_limits {
-	uint32_t depth_max;    /* work requests per lane */
+	uint32_t depth_max; /* work requests per lane */
 	uint32_t sge_max;
 	uint32_t inline_max_bytes;
 	uint32_t cq_depth_max;
@@ -121,15 +121,15 @@ struct rmem_lane_options {
 struct rmem_fabric {
 	const char *scheme; /* of the URL: "shm", "verbs" */
 
-	/* The port that leads to `url`: made if need be, and shared by URLs that use the same device:
-	 * those get the same pointer, and close it once for each time they opened it. Checks the
-	 * URL; doesn't wait for the peer. Errors: -EINVAL, -ENODEV, ... */
+	/* The port that leads to `url`: made if need be, and shared by URLs that use the same
+	 * device: those get the same pointer, and close it once for each time they opened it.
+	 * Checks the URL; doesn't wait for the peer. Errors: -EINVAL, -ENODEV, ... */
 	int (*port_open)(const char *url, struct rmem_port **port, struct rmem_error *error);
 	void (*port_close)(struct rmem_port *port);
 	void (*port_limits)(const struct rmem_port *port, struct rmem_port_limits *limits);
 
-	int (*mr_register)(struct rmem_port *port, void *address, size_t length, struct rmem_mr **mr,
-			   struct rmem_error *error);
+	int (*mr_register)(struct rmem_port *port, void *address, size_t length,
+			   struct rmem_mr **mr, struct rmem_error *error);
 	void (*mr_unregister)(struct rmem_mr *mr);
 	uint32_t (*mr_key)(const struct rmem_mr *mr);
 
@@ -173,4 +173,8 @@ struct rmem_fabric {
 /* The provider for a URL, by its scheme; NULL when there is none. */
 const struct rmem_fabric *rmem_fabric_find(const char *url);
 
+/* Says why there is none. Returns -EINVAL. */
+int rmem_fabric_unknown(const char *url, struct rmem_error *error);
+
 extern const struct rmem_fabric rmem_fabric_shm;
+extern const struct rmem_fabric rmem_fabric_verbs; /* where RMEM_VERBS is 1 */

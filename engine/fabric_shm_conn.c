@@ -119,16 +119,6 @@ uint32_t shm_mr_key(const struct rmem_mr *mr)
 /* --- Connections -------------------------------------------------------------------------------
  */
 
-static size_t make_hello(void *buffer)
-{
-	struct rmem_hello hello = {.pid = (uint32_t)getpid()};
-
-	strncpy(hello.name, program_invocation_short_name, sizeof(hello.name) - 1);
-	if (gethostname(hello.host, sizeof(hello.host) - 1) != 0)
-		hello.host[0] = '\0';
-	return rmem_wire_put_hello(buffer, &hello);
-}
-
 static int check_file(const char *path, int fd, const struct rmem_welcome_region *region,
 		      uint64_t map_bytes, struct rmem_error *error)
 {
@@ -238,8 +228,8 @@ static int handshake(struct rmem_conn *conn, uint64_t deadline_ns, struct rmem_e
 	rc = rmem_control_connect(conn->path, deadline_ns, &conn->fd, error);
 	if (rc != 0)
 		return rc;
-	rc = rmem_control_ask(conn->fd, conn->path, hello, make_hello(hello), RMEM_WIRE_WELCOME,
-			      deadline_ns, &welcome, error);
+	rc = rmem_control_ask(conn->fd, conn->path, hello, rmem_control_hello(hello),
+			      RMEM_WIRE_WELCOME, deadline_ns, &welcome, error);
 	if (rc != 0)
 		return rc;
 	rc = take_welcome(conn, &welcome, error);

@@ -242,10 +242,7 @@ int rmem_registry_check(struct rmem_registry *registry, const char *url, struct 
 	int rc;
 
 	if (!fabric)
-		return rmem_fail(error, EINVAL,
-				 "%s: there is no such fabric; an address looks like "
-				 "shm:/path/to/socket",
-				 url);
+		return rmem_fabric_unknown(url, error);
 	pthread_mutex_lock(&registry->lock);
 	rc = fabric->port_open(url, &port, error);
 	if (rc == 0)

@@ -16,7 +16,6 @@
 #include "engine/base/checked.h"
 #include "engine/base/deadline.h"
 #include "engine/base/log.h"
-#include "engine/control.h"
 #include "engine/server_internal.h"
 
 #define EVENTS_PER_TURN 64
@@ -139,6 +138,9 @@ int rmem_server_create(const struct rmem_server_options *options, struct rmem_se
 
 static const struct server_door_kind *const door_kinds[] = {
 	&server_door_local,
+#if RMEM_VERBS
+	&server_door_verbs,
+#endif
 };
 
 static const struct server_door_kind *kind_of(const char *url)
@@ -159,7 +161,7 @@ int rmem_server_listen(struct rmem_server *server, const char *url, struct rmem_
 	int rc;
 
 	if (kind == NULL)
-		return rmem_fail(error, EINVAL, "%s: not a URL of the form shm:/PATH", url);
+		return rmem_fabric_unknown(url, error);
 	rc = kind->claim(server, url, &door, error);
 	if (rc != 0)
 		return rc;
@@ -267,25 +269,19 @@ void rmem_server_status(const struct rmem_server *server, struct rmem_status *st
 int rmem_server_query_status(const char *url, unsigned timeout_ms, struct rmem_status *status,
 			     struct rmem_error *error)
 {
-	uint64_t deadline_ns = rmem_deadline_in_ms(timeout_ms);
-	struct rmem_control_message answer;
-	uint8_t request[RMEM_WIRE_MAX_BYTES];
-	size_t length = rmem_wire_put_status_request(request);
-	const char *path;
-	int fd, rc;
+	const struct server_door_kind *kind = kind_of(url);
+	struct rmem_control_message question, answer;
+	int rc;
 
-	rc = rmem_control_path(url, &path, error);
-	if (rc == 0)
-		rc = rmem_control_connect(path, deadline_ns, &fd, error);
-	if (rc != 0)
-		return rc;
-	rc = rmem_control_ask(fd, path, request, length, RMEM_WIRE_STATUS, deadline_ns, &answer,
-			      error);
-	close(fd);
+	if (kind == NULL)
+		return rmem_fabric_unknown(url, error);
+	question.length = rmem_wire_put_status_request(question.bytes);
+	rc = kind->ask(url, &question, RMEM_WIRE_STATUS, rmem_deadline_in_ms(timeout_ms), &answer,
+		       error);
 	if (rc != 0)
 		return rc;
 	rmem_control_close_fds(&answer);
 	if (rmem_wire_get_status(answer.bytes, answer.length, status) != 0)
-		return rmem_fail(error, EPROTO, "%s: a garbled answer", path);
+		return rmem_fail(error, EPROTO, "%s: a garbled answer", url);
 	return 0;
 }

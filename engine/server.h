@@ -13,6 +13,7 @@
  * KiB, has to be done with its introduction within handshake_ms, and can disturb no other one. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/base/error.h"
@@ -27,6 +28,8 @@ struct rmem_server_options {
 	unsigned clients_max;	   /* connected at a time */
 	unsigned handshake_ms;
 	unsigned socket_mode; /* access rights of Unix sockets */
+	/* Whoever reaches a network address that it listens on may read and write the pool. */
+	bool allow_unauthenticated;
 };
 
 /* An anonymous pool of no size yet, and defaults for the rest. */
@@ -37,10 +40,11 @@ void rmem_server_options_init(struct rmem_server_options *options);
 int rmem_server_create(const struct rmem_server_options *options, struct rmem_server **server,
 		       struct rmem_error *error) RMEM_MUST_CHECK;
 
-/* Reserves `url` ("shm:/PATH") for this server, which listens there once it is started; so a second
- * server is refused before it takes memory for a pool. A socket that a dead server left is
- * removed. Errors: -EADDRINUSE (a live server has it; its pid is named), -EINVAL (URL), -EEXIST
- * (something that is no socket), and those of the file system. */
+/* Reserves `url` ("shm:/PATH", "verbs://HOST:PORT") for this server, which listens there once it is
+ * started; so a second server is refused before it takes memory for a pool. A socket that a dead
+ * server left is removed. Errors: -EADDRINUSE (a live server has it; its pid is named), -EINVAL
+ * (URL), -EEXIST (something that is no socket), -EPERM (a network address, and
+ * allow_unauthenticated is not set), -ENODEV (no RDMA device), and those of the file system. */
 int rmem_server_listen(struct rmem_server *server, const char *url,
 		       struct rmem_error *error) RMEM_MUST_CHECK;
 

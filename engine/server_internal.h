@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "engine/control.h"
 #include "engine/server.h"
 
 /* Longest message that a client may send. */
@@ -53,9 +54,15 @@ struct server_door_kind {
 	int (*open)(struct server_door *door, struct rmem_error *error);
 	/* Whether it was opened or not. All clients have been closed. */
 	void (*close)(struct server_door *door);
+	/* Any thread of any program, which need not be a server: one question to the server at
+	 * `url`, and its answer. Errors: as rmem_server_query_status(). */
+	int (*ask)(const char *url, const struct rmem_control_message *question,
+		   enum rmem_wire_type wanted, uint64_t deadline_ns,
+		   struct rmem_control_message *answer, struct rmem_error *error);
 };
 
 extern const struct server_door_kind server_door_local;
+extern const struct server_door_kind server_door_verbs;
 
 struct server_client;
 
@@ -97,6 +104,7 @@ struct rmem_server {
 	struct server_clients waiting; /* in the order of their deadlines */
 	struct server_clients greeted;
 	SLIST_HEAD(, server_door) doors;
+	struct verbs_house *verbs; /* what doors of that kind share; NULL: there are none */
 	/* Complaints about clients are limited, else a flood of clients is one of log lines. */
 	uint64_t complaint_second;
 	unsigned complaints, complaints_hidden;

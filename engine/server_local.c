@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
-#include "engine/control.h"
 #include "engine/server_internal.h"
 
 #define ACCEPTS_PER_TURN 64
@@ -213,9 +212,28 @@ static void close_door(struct server_door *door)
 	free(local);
 }
 
+static int ask(const char *url, const struct rmem_control_message *question,
+	       enum rmem_wire_type wanted, uint64_t deadline_ns,
+	       struct rmem_control_message *answer, struct rmem_error *error)
+{
+	const char *path;
+	int fd, rc;
+
+	rc = rmem_control_path(url, &path, error);
+	if (rc == 0)
+		rc = rmem_control_connect(path, deadline_ns, &fd, error);
+	if (rc != 0)
+		return rc;
+	rc = rmem_control_ask(fd, path, question->bytes, question->length, wanted, deadline_ns,
+			      answer, error);
+	close(fd);
+	return rc;
+}
+
 const struct server_door_kind server_door_local = {
 	.scheme = "shm",
 	.claim = claim,
 	.open = open_door,
 	.close = close_door,
+	.ask = ask,
 };

@@ -281,3 +281,71 @@ int rmem_wire_get_error(const void *buffer, size_t length, struct rmem_wire_refu
 	refusal->code = le32toh(wire.code);
 	return text_get(refusal->text, wire.text, sizeof(wire.text));
 }
+
+size_t rmem_wire_put_join(void *buffer, const struct rmem_join *join)
+{
+	struct rmem_wire_join wire = {
+		.magic = htole32(RMEM_WIRE_MAGIC),
+		.version = htole16(RMEM_WIRE_VERSION),
+		.kind = htole16((uint16_t)join->kind),
+		.token = htole64(join->token),
+		.mtu_bytes = htole32(join->mtu_bytes),
+	};
+
+	memcpy(buffer, &wire, sizeof(wire));
+	return sizeof(wire);
+}
+
+size_t rmem_wire_put_denial(void *buffer, enum rmem_wire_code code, const char *text)
+{
+	struct rmem_wire_denial wire = {
+		.magic = htole32(RMEM_WIRE_MAGIC),
+		.version = htole16(RMEM_WIRE_VERSION),
+		.code = htole32((uint32_t)code),
+	};
+
+	text_put(wire.text, sizeof(wire.text), text);
+	memcpy(buffer, &wire, sizeof(wire));
+	return sizeof(wire);
+}
+
+int rmem_wire_get_join(const void *buffer, size_t length, struct rmem_join *join)
+{
+	struct rmem_wire_join wire;
+	uint16_t kind;
+
+	if (length < sizeof(wire))
+		return -EPROTO;
+	memcpy(&wire, buffer, sizeof(wire));
+	if (le32toh(wire.magic) != RMEM_WIRE_MAGIC)
+		return -EPROTO;
+	if (le16toh(wire.version) != RMEM_WIRE_VERSION)
+		return -EPROTONOSUPPORT;
+	kind = le16toh(wire.kind);
+	if ((kind != RMEM_WIRE_JOIN_CONTROL && kind != RMEM_WIRE_JOIN_LANE) ||
+	    wire.reserved0 != 0 || !is_zero(wire.reserved, sizeof(wire.reserved)))
+		return -EPROTO;
+	join->kind = (enum rmem_wire_join_kind)kind;
+	join->token = le64toh(wire.token);
+	join->mtu_bytes = le32toh(wire.mtu_bytes);
+	if (join->mtu_bytes != 0 && (!rmem_is_power_of_two(join->mtu_bytes) ||
+				     join->mtu_bytes < 256 || join->mtu_bytes > 4096))
+		return -EPROTO;
+	return 0;
+}
+
+int rmem_wire_get_denial(const void *buffer, size_t length, struct rmem_wire_refusal *refusal)
+{
+	struct rmem_wire_denial wire;
+	char text[RMEM_WIRE_DENIAL_TEXT_BYTES];
+
+	if (length < sizeof(wire))
+		return -EPROTO;
+	memcpy(&wire, buffer, sizeof(wire));
+	if (le32toh(wire.magic) != RMEM_WIRE_MAGIC ||
+	    text_get(text, wire.text, sizeof(wire.text)) != 0)
+		return -EPROTO;
+	refusal->code = le32toh(wire.code);
+	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
+	return 0;
+}

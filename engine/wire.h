@@ -159,6 +159,51 @@ static_assert(sizeof(struct rmem_wire_error) == 256, "wire layout");
 static_assert(offsetof(struct rmem_wire_error, code) == 16, "wire layout");
 static_assert(offsetof(struct rmem_wire_error, text) == 24, "wire layout");
 
+/* Queue pairs that rdma_cm connects are introduced by a JOIN in the private data of the request,
+ * and answered by one in that of the reply. The first of a client is for control: messages go over
+ * it as over a socket, each with one SEND. The answer to it has a token, by which the client's
+ * lanes are known for its own; they come after WELCOME. A refusal has a DENIAL. Private data is
+ * padded with zeros by the connection manager, so what follows is ignored. */
+enum rmem_wire_join_kind {
+	RMEM_WIRE_JOIN_CONTROL = 1,
+	RMEM_WIRE_JOIN_LANE = 2,
+};
+
+#define RMEM_WIRE_JOIN_MAX_BYTES   56  /* of a request's private data, over IP */
+#define RMEM_WIRE_DENIAL_MAX_BYTES 148 /* of a refusal's */
+
+struct rmem_wire_join {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t kind;
+	uint64_t token;
+	uint32_t mtu_bytes; /* the largest that the client wants; in the answer: what it is */
+	uint32_t reserved0;
+	uint8_t reserved[24];
+};
+static_assert(sizeof(struct rmem_wire_join) == 48, "wire layout");
+static_assert(offsetof(struct rmem_wire_join, version) == 4, "wire layout");
+static_assert(offsetof(struct rmem_wire_join, kind) == 6, "wire layout");
+static_assert(offsetof(struct rmem_wire_join, token) == 8, "wire layout");
+static_assert(offsetof(struct rmem_wire_join, mtu_bytes) == 16, "wire layout");
+static_assert(offsetof(struct rmem_wire_join, reserved) == 24, "wire layout");
+static_assert(sizeof(struct rmem_wire_join) <= RMEM_WIRE_JOIN_MAX_BYTES, "fits a request");
+
+#define RMEM_WIRE_DENIAL_TEXT_BYTES 128
+
+struct rmem_wire_denial {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t reserved0;
+	uint32_t code;
+	uint32_t reserved1;
+	char text[RMEM_WIRE_DENIAL_TEXT_BYTES];
+};
+static_assert(sizeof(struct rmem_wire_denial) == 144, "wire layout");
+static_assert(offsetof(struct rmem_wire_denial, code) == 8, "wire layout");
+static_assert(offsetof(struct rmem_wire_denial, text) == 16, "wire layout");
+static_assert(sizeof(struct rmem_wire_denial) <= RMEM_WIRE_DENIAL_MAX_BYTES, "fits a refusal");
+
 /* --- What the program works with -------------------------------------------------------------- */
 
 struct rmem_hello {
@@ -203,6 +248,12 @@ struct rmem_status {
 	char backing[RMEM_WIRE_BACKING_BYTES];
 };
 
+struct rmem_join {
+	enum rmem_wire_join_kind kind;
+	uint64_t token;
+	uint32_t mtu_bytes;
+};
+
 struct rmem_wire_refusal {
 	uint32_t code;
 	char text[RMEM_WIRE_TEXT_BYTES];
@@ -234,3 +285,13 @@ int rmem_wire_get_status(const void *buffer, size_t length,
 			 struct rmem_status *status) RMEM_MUST_CHECK;
 int rmem_wire_get_error(const void *buffer, size_t length,
 			struct rmem_wire_refusal *refusal) RMEM_MUST_CHECK;
+
+/* Private data: into `buffer` of RMEM_WIRE_DENIAL_MAX_BYTES. */
+size_t rmem_wire_put_join(void *buffer, const struct rmem_join *join);
+size_t rmem_wire_put_denial(void *buffer, enum rmem_wire_code code, const char *text);
+
+/* -EPROTO: not from a program of this kind, or garbled. -EPROTONOSUPPORT: of another version. */
+int rmem_wire_get_join(const void *buffer, size_t length, struct rmem_join *join) RMEM_MUST_CHECK;
+/* Of any version. */
+int rmem_wire_get_denial(const void *buffer, size_t length,
+			 struct rmem_wire_refusal *refusal) RMEM_MUST_CHECK;
