@@ -13,6 +13,8 @@ pkg-config      command pkg-config
 libfuse3-dev    module  fuse3
 libconfig-dev   module  libconfig
 liblmdb-dev     module  lmdb
+libibverbs-dev  module  libibverbs
+librdmacm-dev   module  librdmacm
 uthash-dev      header  uthash.h
 '
 packages_to_run='
