@@ -246,7 +246,7 @@ START_TEST(a_path_that_can_not_be_a_socket_is_refused)
 		{"shm:/no/such/folder/a.sock", -ENOENT, "folder"},
 		{"shm:relative", -EINVAL, "absolute"},
 		{"shm:", -EINVAL, "absolute"},
-		{"tcp://host:1", -EINVAL, "shm:/PATH"},
+		{"tcp://host:1", -EINVAL, "shm:/path"},
 		{"shm:/tmp", -EEXIST, "no socket"},
 		{"shm:/proc/self/a.sock", -ENOENT, "folder"},
 		{"shm:/a-name-that-is-longer-than-the-hundred-and-seven-bytes/that-the-address-of-"
