@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# usage: scenarios.sh "SCENARIO [ARGUMENT...]"...
+# Runs integration scenarios in the guest, on its kernel's FUSE.
+. "$RMEM_VM/lib.sh"
+set -u
+
+export RMEMFS="$RMEM_BUILD/fs/rmemfs" RMEMD="$RMEM_BUILD/tools/rmemd"
+export RMEMCTL="$RMEM_BUILD/tools/rmemctl" RMEM_HELPERS="$RMEM_BUILD/tests/support"
+export RMEM_TEST_SECONDS=200 # emulation is slow
+failed=0
+for scenario; do
+    # shellcheck disable=SC2086 # its arguments
+    if bash "$RMEM_VM/../../integration/run.sh" $scenario; then
+        echo "ok: $scenario"
+    else
+        echo "FAILED: $scenario (status $?)"
+        failed=1
+    fi
+done
+exit $failed
