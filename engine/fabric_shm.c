@@ -88,7 +88,8 @@ static void cq_destroy(struct rmem_cq *cq)
 
 /* There is room: every request outstanding completes at most once, and lane_post() takes no more
  * of them than the ring has entries. */
-static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_wc_status status)
+static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_wc_status status,
+			    uint32_t retires)
 {
 	struct rmem_cq *cq = link->cq;
 	struct shm_cqe *entry = &cq->ring[cq->tail & cq->mask];
@@ -98,8 +99,7 @@ static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_
 	entry->completion.status = status;
 	entry->completion.provider_status = 0;
 	entry->link = link;
-	entry->retires = link->uncovered;
-	link->uncovered = 0;
+	entry->retires = retires;
 }
 
 static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsigned count)
@@ -204,20 +204,17 @@ void shm_lane_abort(struct rmem_lane_link *link)
 	atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_relaxed);
 }
 
-static RMEM_COLD bool is_good_inline(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+static bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_wr *wr)
 {
 	uint64_t total = 0;
 
+	if (wr->op > RMEM_WR_WRITE || wr->sge_count > RMEM_SGE_MAX)
+		return false;
+	if ((wr->flags & RMEM_WR_INLINE) == 0)
+		return true;
 	for (unsigned i = 0; i < wr->sge_count; i++)
 		total += wr->sge[i].length;
 	return wr->op == RMEM_WR_WRITE && total <= link->inline_bytes;
-}
-
-static inline bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_wr *wr)
-{
-	if (RMEM_UNLIKELY(wr->op > RMEM_WR_WRITE || wr->sge_count > RMEM_SGE_MAX))
-		return false;
-	return RMEM_LIKELY((wr->flags & RMEM_WR_INLINE) == 0) || is_good_inline(link, wr);
 }
 
 static inline bool is_local(const struct rmem_lane_link *link, const struct rmem_sge *sge)
@@ -225,7 +222,8 @@ static inline bool is_local(const struct rmem_lane_link *link, const struct rmem
 	const struct shm_mr_entry *entry = &link->mrs[sge->key & (SHM_MR_MAX - 1)];
 	uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
 
-	return key == sge->key && key != 0 &&
+	/* No key is 0, and a free entry has no length, so that 0 fits nothing but nothing. */
+	return key == sge->key &&
 	       rmem_range_ok((uintptr_t)sge->address - entry->base, sge->length, entry->length);
 }
 
@@ -258,18 +256,41 @@ static inline void prefetch(const struct rmem_lane_link *link, const struct rmem
 	uintptr_t at = (uintptr_t)region->map + (wr->remote_address - region->address);
 	uint32_t bytes = wr->sge[0].length < PREFETCH_BYTES ? wr->sge[0].length : PREFETCH_BYTES;
 
-	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_LINE) {
-		if (wr->op == RMEM_WR_WRITE)
-			__builtin_prefetch((const void *)at, 1);
-		else
-			__builtin_prefetch((const void *)at, 0);
-	}
+	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_PAIR)
+		__builtin_prefetch((const void *)at, 1);
 }
 
-static enum rmem_wc_status execute(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+/* Where `total` bytes at the request's remote place are; NULL when it may not touch them. */
+static inline uint8_t *find_remote(const struct rmem_lane_link *link, const struct rmem_wr *wr,
+				   uint64_t total)
 {
 	const struct shm_region *region = &link->regions[wr->remote_key & (RMEM_REGIONS_MAX - 1)];
 	uint64_t offset = wr->remote_address - region->address; /* huge when it lies before */
+
+	if (RMEM_UNLIKELY(region->key != wr->remote_key ||
+			  !rmem_range_ok(offset, total, region->length)))
+		return NULL;
+	return region->map + offset;
+}
+
+/* One registered piece: what nearly all requests are. */
+static inline enum rmem_wc_status execute_plain(const struct rmem_lane_link *link,
+						const struct rmem_wr *wr)
+{
+	const struct rmem_sge *sge = &wr->sge[0];
+	uint8_t *remote = find_remote(link, wr, sge->length);
+
+	if (RMEM_UNLIKELY(!is_local(link, sge) || sge->length > SHM_MESSAGE_MAX_BYTES))
+		return RMEM_WC_LOCAL_ERROR;
+	if (RMEM_UNLIKELY(remote == NULL))
+		return RMEM_WC_REMOTE_ACCESS;
+	copy(link, wr->op, remote, sge);
+	return RMEM_WC_OK;
+}
+
+static __attribute__((noinline)) enum rmem_wc_status execute_any(const struct rmem_lane_link *link,
+								 const struct rmem_wr *wr)
+{
 	uint64_t total = 0;
 	uint8_t *remote;
 
@@ -280,9 +301,9 @@ static enum rmem_wc_status execute(const struct rmem_lane_link *link, const stru
 	}
 	if (total > SHM_MESSAGE_MAX_BYTES)
 		return RMEM_WC_LOCAL_ERROR;
-	if (region->key != wr->remote_key || !rmem_range_ok(offset, total, region->length))
+	remote = find_remote(link, wr, total);
+	if (remote == NULL)
 		return RMEM_WC_REMOTE_ACCESS;
-	remote = region->map + offset;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		copy(link, wr->op, remote, &wr->sge[i]);
 		remote += wr->sge[i].length;
@@ -292,14 +313,15 @@ static enum rmem_wc_status execute(const struct rmem_lane_link *link, const stru
 
 /* Executes one request, unless the lane is in error by then: an abort by another thread takes
  * effect between two requests. */
-static inline enum rmem_wc_status run(struct rmem_lane_link *link, const struct rmem_wr *wr)
+static inline enum rmem_wc_status run(struct rmem_lane_link *link, const struct rmem_wr *wr,
+				      bool is_plain)
 {
 	enum rmem_wc_status status;
 
 	if (RMEM_UNLIKELY(atomic_load_explicit(&link->state, memory_order_relaxed) !=
 			  SHM_LANE_RUNNING))
 		return RMEM_WC_FLUSHED;
-	status = execute(link, wr);
+	status = RMEM_LIKELY(is_plain) ? execute_plain(link, wr) : execute_any(link, wr);
 	if (RMEM_UNLIKELY(status != RMEM_WC_OK))
 		atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_relaxed);
 	return status;
@@ -326,6 +348,7 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	uint32_t room = link->depth - link->in_flight;
 	uint32_t cq_room = cq->mask + 1 - cq->outstanding;
 	uint32_t first = cq->tail;
+	uint32_t uncovered = link->uncovered;
 	uint32_t taken = 0;
 	const struct rmem_wr *ahead = chain->next;
 	struct rmem_wr *wr;
@@ -334,24 +357,29 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	if (cq_room < room)
 		room = cq_room;
 	for (wr = chain; wr != NULL; wr = wr->next) {
+		bool is_plain = wr->sge_count == 1 && wr->op <= RMEM_WR_WRITE &&
+				(wr->flags & RMEM_WR_INLINE) == 0;
 		enum rmem_wc_status status;
 
 		if (RMEM_UNLIKELY(taken == room)) {
 			rc = -EAGAIN;
 			break;
 		}
-		if (RMEM_UNLIKELY(!is_well_formed(link, wr))) {
+		if (RMEM_UNLIKELY(!is_plain) && !is_well_formed(link, wr)) {
 			rc = -EINVAL;
 			break;
 		}
-		if (ahead != NULL && (ahead = ahead->next) != NULL)
+		if (RMEM_LIKELY(ahead != NULL) && (ahead = ahead->next) != NULL)
 			prefetch(link, ahead);
-		status = run(link, wr);
+		status = run(link, wr, is_plain);
 		taken++;
-		link->uncovered++;
-		if (status != RMEM_WC_OK || (wr->flags & RMEM_WR_SIGNALED) != 0)
-			complete(link, wr->id, status);
+		uncovered++;
+		if (RMEM_UNLIKELY(status != RMEM_WC_OK) || (wr->flags & RMEM_WR_SIGNALED) != 0) {
+			complete(link, wr->id, status, uncovered);
+			uncovered = 0;
+		}
 	}
+	link->uncovered = uncovered;
 	link->in_flight += taken;
 	cq->outstanding += taken;
 	if (RMEM_UNLIKELY(atomic_load_explicit(&link->conn->is_cut, memory_order_relaxed)))

@@ -23,7 +23,7 @@
 #define SHM_MR_MAX	      1024 /* a power of two */
 #define SHM_DEPTH_MAX	      65536
 #define SHM_CQ_DEPTH_MAX      (1u << 24)
-#define SHM_INLINE_MAX_BYTES  512
+#define SHM_INLINE_MAX_BYTES  64
 #define SHM_MESSAGE_MAX_BYTES ((uint64_t)1 << 30)
 
 /* Local memory. A key is the index in its low bits and a generation above them, so that the key of
@@ -34,6 +34,7 @@ struct shm_mr_entry {
 	uint32_t generation;
 	uintptr_t base;
 	size_t length;
+	uint64_t padding; /* a size that is shifted to, not multiplied */
 };
 
 struct rmem_port {
