@@ -12,224 +12,14 @@
 #include "fs/alloc.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/checked.h"
+#include "fs/alloc_parts.h"
 #include "fs/bitmap.h"
-#include "fs/record.h"
 
 #define RUNS_SEEN 64
-
-struct group {
-	uint64_t *words; /* bit set: taken; NULL: all free */
-	uint32_t pages;	 /* of the last group fewer */
-	uint32_t free;
-	bool changed; /* since the last alloc_store() */
-};
-
-struct region {
-	uint32_t id;
-	uint64_t pages;
-	_Atomic(uint64_t) free; /* stored under the lock, read relaxed for statfs */
-	uint32_t group_count;
-	uint32_t cursor_group, cursor_page;
-	struct group groups[];
-};
-
-struct runs {
-	struct alloc_run *items;
-	size_t count, capacity;
-};
-
-struct allocator {
-	struct volume *volume;
-	/* From alloc_begin() to the end of the transaction. */
-	pthread_mutex_t lock;
-	struct store_txn *txn; /* that has the change */
-	struct store_hook hook;
-	struct runs taken, given;
-	/* Entries appear and stay; release by alloc_add_region(), acquire by alloc_usage(). */
-	_Atomic(uint32_t) region_count;
-	struct region *regions[RMEM_SERVERS_MAX * 4];
-};
-
-/* --- Regions ---------------------------------------------------------------------------------- */
-
-static struct region *find_region(const struct allocator *allocator, uint32_t id)
-{
-	uint32_t count = atomic_load_explicit(&allocator->region_count, memory_order_acquire);
-
-	for (uint32_t i = 0; i < count; i++)
-		if (allocator->regions[i]->id == id)
-			return allocator->regions[i];
-	return NULL;
-}
-
-static bool is_usable(const struct allocator *allocator, const struct region *region)
-{
-	const struct volume_region *entry = volume_region(allocator->volume, region->id);
-
-	return entry != NULL && entry->attached && !entry->lost;
-}
-
-static uint64_t free_pages(const struct region *region)
-{
-	return atomic_load_explicit(&region->free, memory_order_relaxed);
-}
-
-static void count_free(struct region *region, struct group *group, int64_t pages)
-{
-	group->free = (uint32_t)(group->free + pages);
-	atomic_store_explicit(&region->free, free_pages(region) + (uint64_t)pages,
-			      memory_order_relaxed);
-}
-
-static int group_words(struct group *group)
-{
-	if (group->words != NULL)
-		return 0;
-	group->words = calloc(RECORD_GROUP_WORDS, sizeof(group->words[0]));
-	return group->words == NULL ? -ENOMEM : 0;
-}
-
-static int load_group(void *user, struct store_slice key, struct store_slice value)
-{
-	struct region *region = user;
-	struct group *group;
-	uint64_t id, index;
-	uint32_t taken;
-	int result = record_parse_pair(key, RECORD_BITMAP, &id, &index);
-
-	if (result == 0 && index >= region->group_count)
-		result = -EIO;
-	if (result != 0)
-		return result;
-	group = &region->groups[index];
-	result = group_words(group);
-	if (result == 0)
-		result = record_decode_bitmap(value, group->words);
-	if (result != 0)
-		return result;
-	taken = bitmap_count(group->words, 0, RECORD_GROUP_PAGES);
-	if (taken != bitmap_count(group->words, 0, group->pages))
-		return -EIO;
-	count_free(region, group, -(int64_t)taken);
-	return 0;
-}
-
-static void destroy_region(struct region *region)
-{
-	for (uint32_t i = 0; i < region->group_count; i++)
-		free(region->groups[i].words);
-	free(region);
-}
-
-static struct region *create_region(uint32_t id, uint64_t pages)
-{
-	uint64_t groups = (pages + RECORD_GROUP_PAGES - 1) / RECORD_GROUP_PAGES;
-	struct region *region = calloc(1, sizeof(*region) + groups * sizeof(region->groups[0]));
-
-	if (region == NULL)
-		return NULL;
-	region->id = id;
-	region->pages = pages;
-	region->group_count = (uint32_t)groups;
-	atomic_init(&region->free, pages);
-	for (uint64_t i = 0; i < groups; i++) {
-		region->groups[i].pages =
-			(uint32_t)rmem_min_u64(RECORD_GROUP_PAGES, pages - i * RECORD_GROUP_PAGES);
-		region->groups[i].free = region->groups[i].pages;
-	}
-	return region;
-}
-
-int alloc_add_region(struct allocator *allocator, uint32_t id, uint64_t pages)
-{
-	uint32_t count = atomic_load_explicit(&allocator->region_count, memory_order_relaxed);
-	struct record_key key;
-	struct region *region;
-	struct store_txn *txn;
-	int result;
-
-	if (pages == 0 || pages > RECORD_REGION_PAGES_MAX ||
-	    count == RMEM_COUNT_OF(allocator->regions))
-		return -EIO;
-	region = create_region(id, pages);
-	if (region == NULL)
-		return -ENOMEM;
-	result = store_begin(allocator->volume->store, STORE_READ, &txn);
-	if (result == 0) {
-		result = store_scan(txn, record_key_number(&key, RECORD_BITMAP, id),
-				    (struct store_slice){0}, load_group, region);
-		store_abort(txn);
-	}
-	if (result != 0) {
-		destroy_region(region);
-		return result;
-	}
-	pthread_mutex_lock(&allocator->lock);
-	allocator->regions[count] = region;
-	atomic_store_explicit(&allocator->region_count, count + 1, memory_order_release);
-	pthread_mutex_unlock(&allocator->lock);
-	return 0;
-}
-
-int alloc_create(struct volume *volume, struct allocator **result)
-{
-	struct allocator *allocator = calloc(1, sizeof(*allocator));
-
-	if (allocator == NULL)
-		return -ENOMEM;
-	allocator->volume = volume;
-	pthread_mutex_init(&allocator->lock, NULL);
-	*result = allocator;
-	return 0;
-}
-
-void alloc_destroy(struct allocator *allocator)
-{
-	if (allocator == NULL)
-		return;
-	for (uint32_t i = 0; i < allocator->region_count; i++)
-		destroy_region(allocator->regions[i]);
-	free(allocator->taken.items);
-	free(allocator->given.items);
-	pthread_mutex_destroy(&allocator->lock);
-	free(allocator);
-}
-
-uint32_t alloc_region_at(const struct allocator *allocator, uint64_t index)
-{
-	uint32_t usable = 0, count = allocator->region_count;
-
-	for (uint32_t i = 0; i < count; i++)
-		usable += is_usable(allocator, allocator->regions[i]);
-	if (usable == 0)
-		return 0;
-	index %= usable;
-	for (uint32_t i = 0; i < count; i++)
-		if (is_usable(allocator, allocator->regions[i]) && index-- == 0)
-			return allocator->regions[i]->id;
-	return 0;
-}
-
-void alloc_usage(const struct allocator *allocator, uint64_t *total, uint64_t *free)
-{
-	uint32_t count = atomic_load_explicit(&allocator->region_count, memory_order_acquire);
-
-	*total = *free = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		const struct region *region = allocator->regions[i];
-
-		if (!is_usable(allocator, region))
-			continue;
-		*total += region->pages;
-		*free += free_pages(region);
-	}
-}
 
 /* --- A change and its end --------------------------------------------------------------------- */
 
@@ -259,12 +49,14 @@ static void free_runs(struct allocator *allocator, struct runs *runs)
 {
 	for (size_t i = 0; i < runs->count; i++) {
 		const struct alloc_run *run = &runs->items[i];
-		struct region *region = find_region(allocator, run->region);
-		uint32_t page;
+		struct region *region = alloc_find_region(allocator, run->region);
+		uint32_t page, pages;
 		struct group *group = group_of(region, run, &page);
 
+		/* In a damaged store two files may have given the same page. */
+		pages = bitmap_count(group->words, page, page + run->pages);
 		bitmap_clear(group->words, page, page + run->pages);
-		count_free(region, group, run->pages);
+		alloc_count_free(region, group, pages);
 	}
 }
 
@@ -273,7 +65,8 @@ static void clear_changed(struct allocator *allocator, const struct runs *runs)
 	uint32_t page;
 
 	for (size_t i = 0; i < runs->count; i++)
-		group_of(find_region(allocator, runs->items[i].region), &runs->items[i], &page)
+		group_of(alloc_find_region(allocator, runs->items[i].region), &runs->items[i],
+			 &page)
 			->changed = false;
 }
 
@@ -331,7 +124,7 @@ static int put_groups(struct allocator *allocator, struct store_txn *txn, const 
 {
 	for (size_t i = 0; i < runs->count; i++) {
 		const struct alloc_run *run = &runs->items[i];
-		struct region *region = find_region(allocator, run->region);
+		struct region *region = alloc_find_region(allocator, run->region);
 		uint32_t index = (uint32_t)(run->page / RECORD_GROUP_PAGES);
 
 		if (region->groups[index].changed) {
@@ -359,6 +152,8 @@ static int give_in_group(struct allocator *allocator, struct region *region,
 	uint32_t page;
 	struct group *group = group_of(region, run, &page);
 
+	if (group->damaged)
+		return 0;
 	if (group->words == NULL ||
 	    bitmap_count(group->words, page, page + run->pages) != run->pages)
 		return -EIO;
@@ -368,16 +163,21 @@ static int give_in_group(struct allocator *allocator, struct region *region,
 
 int alloc_give(struct allocator *allocator, const struct alloc_run *run)
 {
-	struct region *region = find_region(allocator, run->region);
+	const struct volume_region *entry = volume_region(allocator->volume, run->region);
 	struct alloc_run rest = *run;
+	struct region *region;
+	int result;
 
-	if (region == NULL)
+	if (entry == NULL || entry->lost)
 		return 0;
+	result = alloc_load_region(allocator, allocator->txn, run->region,
+				   entry->length / VOLUME_PAGE_BYTES, &region);
+	if (result != 0)
+		return result;
 	if (!rmem_range_ok(run->page, run->pages, region->pages))
 		return -EIO;
 	while (rest.pages > 0) {
 		struct alloc_run part = rest;
-		int result;
 
 		part.pages = (uint32_t)rmem_min_u64(
 			rest.pages, RECORD_GROUP_PAGES - rest.page % RECORD_GROUP_PAGES);
@@ -396,7 +196,7 @@ static int take(struct allocator *allocator, struct region *region, struct alloc
 {
 	uint32_t page;
 	struct group *group = group_of(region, run, &page);
-	int result = group_words(group);
+	int result = alloc_group_words(group);
 
 	if (result == 0)
 		result = remember(&allocator->taken, run);
@@ -404,7 +204,7 @@ static int take(struct allocator *allocator, struct region *region, struct alloc
 		return result;
 	bitmap_set(group->words, page, page + run->pages);
 	group->changed = true;
-	count_free(region, group, -(int64_t)run->pages);
+	alloc_count_free(region, group, -(int64_t)run->pages);
 	region->cursor_group = (uint32_t)(run->page / RECORD_GROUP_PAGES);
 	region->cursor_page = page + run->pages;
 	return 0;
@@ -415,7 +215,7 @@ static uint32_t free_run_at(const struct group *group, uint32_t from, uint32_t w
 {
 	uint32_t to = (uint32_t)rmem_min_u64((uint64_t)from + wanted, group->pages);
 
-	if (from >= group->pages)
+	if (from >= group->pages || group->damaged)
 		return 0;
 	if (group->words == NULL)
 		return to - from;
@@ -476,7 +276,7 @@ static int take_anywhere(struct allocator *allocator, struct region *region, uin
 {
 	struct search search = {.wanted = wanted};
 
-	if (free_pages(region) == 0)
+	if (alloc_free_pages(region) == 0)
 		return -ENOSPC;
 	search_region(region, &search);
 	if (search.best_pages == 0)
@@ -505,10 +305,10 @@ static int take_behind(struct allocator *allocator, struct region *region,
 
 int alloc_take(struct allocator *allocator, const struct alloc_run *hint, struct alloc_run *run)
 {
-	struct region *preferred = find_region(allocator, hint->region), *roomiest = NULL;
+	struct region *preferred = alloc_find_region(allocator, hint->region), *roomiest = NULL;
 	int result = -ENOSPC;
 
-	if (preferred != NULL && is_usable(allocator, preferred)) {
+	if (preferred != NULL && alloc_is_usable(allocator, preferred)) {
 		if (hint->page != ALLOC_ANYWHERE)
 			result = take_behind(allocator, preferred, hint, run);
 		if (result == -ENOSPC)
@@ -519,8 +319,8 @@ int alloc_take(struct allocator *allocator, const struct alloc_run *hint, struct
 	for (uint32_t i = 0; i < allocator->region_count; i++) {
 		struct region *region = allocator->regions[i];
 
-		if (is_usable(allocator, region) &&
-		    (roomiest == NULL || free_pages(region) > free_pages(roomiest)))
+		if (alloc_is_usable(allocator, region) &&
+		    (roomiest == NULL || alloc_free_pages(region) > alloc_free_pages(roomiest)))
 			roomiest = region;
 	}
 	if (roomiest == NULL)

@@ -29,11 +29,15 @@ struct alloc_run {
 	uint64_t page; /* within the region */
 };
 
+/* Deletes the bitmaps of regions that the volume has lost; loads nothing yet.
+ * Errors: -EIO, -ENOSPC, -ENOMEM. */
 int alloc_create(struct volume *volume, struct allocator **allocator) RMEM_MUST_CHECK;
 void alloc_destroy(struct allocator *allocator); /* NULL is fine */
 
 /* Loads the bitmaps of a region of `pages` pages; from then on pages are taken from it while it is
- * attached and not lost. Errors: -EIO, -ENOMEM. */
+ * attached and not lost. A bitmap that can't be read makes its group unusable, not the region.
+ * Nothing happens when the region is loaded already. Errors: -EIO (among them: loaded with another
+ * number of pages), -ENOMEM. */
 int alloc_add_region(struct allocator *allocator, uint32_t region, uint64_t pages) RMEM_MUST_CHECK;
 
 /* Attaches a change to a write transaction; nothing when it has one already. Blocks while another
@@ -47,8 +51,9 @@ void alloc_begin(struct allocator *allocator, struct store_txn *txn);
 int alloc_take(struct allocator *allocator, const struct alloc_run *hint,
 	       struct alloc_run *run) RMEM_MUST_CHECK;
 
-/* Gives pages back. Of a region that is not known (its memory is lost) nothing needs to be done.
- * Errors: -EIO (they were not taken: the store is damaged), -ENOMEM. */
+/* Gives pages back. When the memory of their region is lost nothing needs to be done; when its
+ * server was just not there yet, its bitmaps are loaded. Errors: -EIO (they were not taken: the
+ * store is damaged), -ENOMEM. */
 int alloc_give(struct allocator *allocator, const struct alloc_run *run) RMEM_MUST_CHECK;
 
 /* Puts the bitmaps that changed into the transaction: once, after all takes and gives of one step.

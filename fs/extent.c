@@ -170,7 +170,8 @@ void extent_flushed(struct inode *inode)
 
 void extent_forget(struct inode *inode)
 {
-	if (inode->map == NULL || inode->map->ahead || (inode->dirty & INODE_DIRTY_MAP))
+	if (inode->map == NULL || inode->map->ahead || (inode->dirty & INODE_DIRTY_MAP) ||
+	    inode->gate.shared > 0 || inode->gate.exclusive)
 		return;
 	extent_map_destroy(inode->map);
 	inode->map = NULL;

@@ -66,7 +66,7 @@ int extent_unmap(struct volume *volume, struct inode *inode, uint64_t offset, ui
 		 const struct inode_attr *attr) RMEM_MUST_CHECK;
 
 /* Gives back unwritten pages beyond the end of the file that growing took ahead of need (but not
- * what fallocate reserved: see attr flags in record.h). At last close. */
+ * what fallocate reserved: attr.reserved_end). At last close, alone at the gate. */
 int extent_trim(struct volume *volume, struct inode *inode) RMEM_MUST_CHECK;
 
 /* Puts the chunk records whose written state changed into `txn`. After a successful commit the
@@ -86,7 +86,8 @@ int extent_seek_hole(struct volume *volume, struct inode *inode, uint64_t offset
  * to do, 0 when all is gone. */
 int extent_reclaim(struct volume *volume, uint64_t ino, struct store_txn *txn) RMEM_MUST_CHECK;
 
-/* After the last close: drops what is in memory and can be loaded again. */
+/* After the last close: drops what is in memory and can be loaded again, unless an operation is at
+ * the gate. */
 void extent_forget(struct inode *inode);
 
 /* Whether extent_trim() would have something to do. */

@@ -31,6 +31,21 @@ uint32_t extent_array_find(const struct extent_array *extents, uint32_t page)
 	return low;
 }
 
+uint32_t extent_array_count(const struct extent_array *extents, uint32_t from, uint32_t to)
+{
+	uint32_t pages = 0;
+
+	for (uint32_t i = extent_array_find(extents, from);
+	     i < extents->count && extents->items[i].page < to; i++) {
+		const struct record_extent *extent = &extents->items[i];
+		uint32_t begin = extent->page > from ? extent->page : from;
+		uint32_t end = extent->page + extent->pages;
+
+		pages += (end < to ? end : to) - begin;
+	}
+	return pages;
+}
+
 static bool continues(const struct record_extent *before, const struct record_extent *extent)
 {
 	return before->page + before->pages == extent->page && before->region == extent->region &&
@@ -146,7 +161,7 @@ void extent_map_destroy(struct extent_map *map)
 static int decode(struct chunk *chunk, struct store_slice value)
 {
 	struct record_chunk_view view;
-	struct record_extent extent;
+	struct record_extent extent = {0};
 	int result = record_decode_chunk(value, &view);
 
 	for (uint32_t i = 0; result == 0 && i < view.extent_count; i++) {
@@ -155,10 +170,11 @@ static int decode(struct chunk *chunk, struct store_slice value)
 		if (result == 0 && view.all_written)
 			result = chunk_set_written(chunk, extent.page, extent.page + extent.pages);
 	}
+	/* For what is written later: chunk_set_written() must not fail then. */
+	if (result == 0)
+		result = chunk_reserve_written(chunk, extent.page + extent.pages);
 	if (result == 0 && !view.all_written)
-		result = reserve_words(chunk, view.written_words);
-	if (result == 0 && !view.all_written)
-		for (uint32_t word = 0; word < view.written_words; word++)
+		for (uint32_t word = 0; word < chunk->written_words; word++)
 			chunk->written[word] = record_chunk_written_word(&view, word);
 	return result;
 }
@@ -270,6 +286,7 @@ int chunk_put(struct store_txn *txn, uint64_t ino, const struct chunk *chunk,
 	uint64_t written[RECORD_CHUNK_WORDS];
 	uint8_t small[4096], *buffer = small;
 	size_t size = record_chunk_bytes(extents->count);
+	bool all = all_written(chunk, extents);
 	struct record_key key;
 	int result;
 
@@ -281,11 +298,11 @@ int chunk_put(struct store_txn *txn, uint64_t ino, const struct chunk *chunk,
 		buffer = malloc(size);
 	if (buffer == NULL)
 		return -ENOMEM;
-	if (!all_written(chunk, extents))
+	if (!all)
 		copy_written(chunk, extents, written);
-	result = store_put(txn, record_key_pair(&key, RECORD_CHUNK, ino, chunk->index),
-			   record_encode_chunk(buffer, extents->items, extents->count,
-					       all_written(chunk, extents) ? NULL : written));
+	result = store_put(
+		txn, record_key_pair(&key, RECORD_CHUNK, ino, chunk->index),
+		record_encode_chunk(buffer, extents->items, extents->count, all ? NULL : written));
 	if (buffer != small)
 		free(buffer);
 	return result;

@@ -53,6 +53,8 @@ void chunk_clear_written(struct chunk *chunk, uint32_t from, uint32_t to);
 
 /* The first extent that ends behind `page`: an index, or extents.count. */
 uint32_t extent_array_find(const struct extent_array *extents, uint32_t page);
+/* How many pages of [from, to) have an extent. */
+uint32_t extent_array_count(const struct extent_array *extents, uint32_t from, uint32_t to);
 /* Adds behind the others, or makes the last one longer. */
 int extent_array_append(struct extent_array *extents,
 			const struct record_extent *extent) RMEM_MUST_CHECK;

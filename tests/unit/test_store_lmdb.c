@@ -330,6 +330,7 @@ int main(void)
 	TCase *files = tcase_create("files"), *disk;
 
 	tcase_add_checked_fixture(files, make_base, remove_base);
+	tcase_set_timeout(files, 60);
 	tcase_add_test(files, reboot_under_an_unsynced_store_is_noticed_once);
 	tcase_add_test(files, reboot_after_a_synced_close_is_no_crash);
 	tcase_add_test(files, foreign_data_file_is_refused);
@@ -339,6 +340,7 @@ int main(void)
 	if (geteuid() == 0) {
 		disk = tcase_create("full disk");
 		tcase_add_checked_fixture(disk, make_base, remove_base);
+		tcase_set_timeout(disk, 60);
 		tcase_add_test(disk, full_disk_is_an_error_and_deleting_goes_on);
 		tcase_add_test(disk, full_disk_at_opening_is_an_error);
 		suite_add_tcase(suite, disk);
