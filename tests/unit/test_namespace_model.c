@@ -698,6 +698,8 @@ static void compare_node(int node)
 	ck_assert_int_eq(attr->mtime_ns, wanted->mtime_ns);
 	ck_assert_int_eq(attr->ctime_ns, wanted->ctime_ns);
 	ck_assert_int_eq(attr->btime_ns, wanted->btime_ns);
+	if (nodes[node].held != NULL && attr->nlink == 0)
+		ck_assert(inode->orphan && !inode->removed);
 	if (!inode->removed)
 		compare_xattrs(node, inode);
 	if (S_ISLNK(attr->mode) && !inode->removed) {

@@ -13,7 +13,7 @@
 #include "tests/support/volume_fixture.h"
 
 #define THREADS	   4
-#define OPERATIONS 1500
+#define OPERATIONS 4000
 #define NAMES	   8
 
 static struct volume_fixture fixture;
@@ -242,6 +242,58 @@ START_TEST(threads_that_race_leave_a_sound_volume)
 }
 END_TEST
 
+/* A name that is replaced all the time. */
+static _Atomic(bool) replacing;
+
+static void *look_up(void *user)
+{
+	unsigned *missed = user;
+	struct inode *root, *inode;
+
+	if (inode_get(fixture.volume, INODE_ROOT, &root) != 0)
+		abort();
+	while (replacing) {
+		if (namespace_lookup(fixture.volume, root, "name", &inode) == 0)
+			inode_unref(fixture.volume, inode, 1);
+		else
+			++*missed;
+	}
+	inode_unref(fixture.volume, root, 1);
+	return NULL;
+}
+
+START_TEST(a_name_that_is_replaced_is_always_there)
+{
+	struct namespace_rename rename = {.old_name = "new", .new_name = "name"};
+	struct inode *root;
+	unsigned missed[2] = {0};
+	pthread_t threads[2];
+
+	volume_fixture_init(&fixture);
+	root = volume_fixture_inode(&fixture, INODE_ROOT);
+	rename.old_parent = rename.new_parent = root;
+	inode_unref(fixture.volume, volume_fixture_create(&fixture, root, "name", S_IFREG), 1);
+	replacing = true;
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_up, &missed[i]), 0);
+	for (unsigned i = 0; i < 5000; i++) {
+		struct inode *new = volume_fixture_create(&fixture, root, "new", S_IFREG);
+
+		inode_unref(fixture.volume, new, 1);
+		ck_assert_int_eq(namespace_rename(fixture.volume, &rename), 0);
+	}
+	replacing = false;
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert_uint_eq(missed[i], 0);
+	}
+	inode_unref(fixture.volume, root, 1);
+	volume_fixture_close(&fixture);
+	store_check_clean(fixture.url);
+	volume_fixture_finish(&fixture);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("namespace_threads");
@@ -249,6 +301,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(threads, 100);
 	tcase_add_test(threads, threads_that_race_leave_a_sound_volume);
+	tcase_add_test(threads, a_name_that_is_replaced_is_always_there);
 	suite_add_tcase(s, threads);
 	return s;
 }
