@@ -72,6 +72,8 @@ static int format(struct store_txn *txn, struct record_volume_fields *fields)
 	};
 	if (getrandom(fields->uuid, sizeof(fields->uuid), 0) != (ssize_t)sizeof(fields->uuid))
 		return -EIO;
+	fields->uuid[6] = (uint8_t)((fields->uuid[6] & 0x0f) | 0x40); /* a random one */
+	fields->uuid[8] = (uint8_t)((fields->uuid[8] & 0x3f) | 0x80);
 	result = store_put(txn, record_key_kind(&key, RECORD_NUMBERS),
 			   record_encode_number(&numbers, RECORD_NUMBERS, INODE_ROOT + 1));
 	return result != 0 ? result : put_root(txn);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of rmemctl share. rmemctl.c takes the command line, rmemctl_view.c reads a volume
- * from its store and asks its servers, rmemctl_show.c prints it, rmemctl_check.c checks. */
+ * from its store and asks its servers, rmemctl_live.c asks the mount on its
+ * control socket, rmemctl_show.c prints, rmemctl_check.c checks. */
 #pragma once
 
 #include <stdbool.h>
@@ -60,6 +61,9 @@ struct volume_view {
 	size_t server_count;
 	struct session_view *sessions;
 	size_t session_count;
+	/* What the mount says on its control socket (JSON), or why it does not. */
+	char *live;
+	struct rmem_error live_error;
 	uint64_t inodes, orphans;
 	uint64_t pages, pages_used; /* of all servers in the volume */
 };
@@ -76,6 +80,10 @@ enum view_servers {
 int volume_view_init(struct volume_view *view, const struct conf *conf, enum view_servers ask,
 		     struct rmem_error *error) RMEM_MUST_CHECK;
 void volume_view_finish(struct volume_view *view);
+
+/* What the mount of this configuration says on its control socket, for the caller to free.
+ * -ENOENT, -ECONNREFUSED: there is none; -ETIMEDOUT: it does not answer. */
+int ask_mount(const struct conf *conf, char **document, struct rmem_error *error) RMEM_MUST_CHECK;
 
 void show_status(const struct volume_view *view, const struct command_options *options);
 void show_df(const struct volume_view *view, const struct command_options *options);

@@ -100,10 +100,10 @@ static void show_server(const struct server_view *server)
 		       human(server->pages * VOLUME_PAGE_BYTES, size),
 		       human(server->pages_used * VOLUME_PAGE_BYTES, used));
 	if (server->health != SERVER_DOWN)
-		printf("; %s, pid %" PRIu32 ", pool %s of %s, %" PRIu32 " clients",
+		printf("; %s, pid %" PRIu32 ", pool %s of %s, %" PRIu32 " client%s",
 		       server->status.program, server->status.pid,
 		       human(server->status.pool_bytes, size), server->status.backing,
-		       server->status.client_count);
+		       server->status.client_count, server->status.client_count == 1 ? "" : "s");
 	putchar('\n');
 	if (server->health == SERVER_DOWN)
 		printf("      %s\n", server->error.text);
@@ -140,6 +140,9 @@ static void show_people(const struct volume_view *view, const struct conf *conf)
 	}
 	if (view->session_count == 0)
 		printf("  none\n");
+	else if (view->holder[0] != '\0')
+		printf("      %s\n", view->live != NULL ? "answers on its control socket"
+							: view->live_error.text);
 }
 
 /* --- For programs ----------------------------------------------------------------------------- */
@@ -204,7 +207,7 @@ static void show_programs(const struct volume_view *view, const struct conf *con
 		print_session(&view->sessions[i]);
 		puts(i + 1 < view->session_count ? "," : "");
 	}
-	printf("  ]\n}\n");
+	printf("  ],\n  \"live\": %s\n}\n", view->live != NULL ? view->live : "null");
 }
 
 /* --- Commands --------------------------------------------------------------------------------- */

@@ -209,8 +209,11 @@ int volume_view_init(struct volume_view *view, const struct conf *conf, enum vie
 	}
 	store_close(store);
 	judge_sessions(view);
-	if (status == 0 && ask == VIEW_ASK_SERVERS)
+	if (status == 0 && ask == VIEW_ASK_SERVERS) {
+		/* Nobody has to answer: why not is shown. */
+		(void)!ask_mount(conf, &view->live, &view->live_error);
 		status = ask_servers(view, conf);
+	}
 	if (status == 0)
 		return 0;
 	volume_view_finish(view);
@@ -228,5 +231,6 @@ void volume_view_finish(struct volume_view *view)
 {
 	free(view->servers);
 	free(view->sessions);
+	free(view->live);
 	memset(view, 0, sizeof(*view));
 }

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# rmemctl beside a mount that works, one that hangs, a dead one and none: it answers, tells the truth,
+# and repairs only what nobody has mounted.
+# shellcheck source=tests/support/lib.sh
+source "$RMEM_LIB"
+need python3
+
+ctl() {
+    timeout 20 "$RMEMCTL" -c "$CONF" "$@"
+}
+
+# field EXPRESSION: of the JSON document on standard input, named d.
+field() {
+    python3 -c "import json, sys; d = json.load(sys.stdin); print($1)"
+}
+
+refused 2 'nothing|no such|not there|store' "$RMEMCTL" -c "$WORK/none.cfg" status
+config_write a b
+server_start a
+server_start b
+refused 2 "$STORE" "$RMEMCTL" -c "$CONF" status
+[ ! -e "$STORE" ] || fail "status made a store"
+mount_start
+cp -r /usr/share/common-licenses "$MNT/tree"
+sync -f "$MNT"
+
+# A live mount.
+ctl status | tee "$WORK/status"
+grep -qF "$MNT" "$WORK/status"
+grep -qF "$WORK/a.sock" "$WORK/status"
+grep -q 'answers on its control socket' "$WORK/status"
+same "True up up alive" "$(ctl status --json |
+    field "d['live']['pid'] == $MOUNT_PID, d['servers'][0]['state'], d['servers'][1]['state'], d['mounts'][0]['state']" |
+    tr -d "(',)")" "status --json of a live mount"
+same "536870912 $MNT" "$(ctl df --json | field "d['bytes_total'], d['mounted_on']" | tr -d "(',)")" "df --json"
+used=$(ctl df --json | field "d['bytes_used']")
+[ "$used" -gt 100000 ] || fail "df says only $used bytes are used"
+ctl df | grep -qF "$MNT"
+for _ in 1 2 3 4 5; do
+    cp -r "$MNT/tree" "$MNT/copy"
+    ctl check
+    rm -r "$MNT/copy"
+    ctl check >/dev/null
+done
+same True "$(ctl check --json | field "d['clean']")" "check --json"
+refused 2 "$MNT|$MOUNT_PID" "$RMEMCTL" -c "$CONF" check --repair
+
+# A server that is gone, then one and the mount that hang.
+server_stop b
+ctl status | grep -q 'b.sock *down' || fail "status does not see that a server is down"
+kill -STOP "${SERVER_PID[a]}" "$MOUNT_PID"
+ctl status >"$WORK/status"
+kill -CONT "${SERVER_PID[a]}" "$MOUNT_PID"
+grep -q 'a.sock *down' "$WORK/status" || fail "status does not see that a server hangs: $(cat "$WORK/status")"
+grep -q 'does not answer' "$WORK/status" || fail "status does not see that the mount hangs: $(cat "$WORK/status")"
+
+# A file that is open and deleted when the mount dies: the next mount, or a repair, takes it away.
+exec 3>"$MNT/open"
+echo data >&3
+sync -f "$MNT"
+rm "$MNT/open"
+same 1 "$(ctl status --json | field "d['orphans']")" "deleted files that are open"
+mount_kill
+exec 3>&- || true
+timeout 20 umount -l "$MNT" || true
+ctl check | grep -q '^note: .*1 deleted' || fail "check does not tell of a dead session"
+same dead "$(ctl status --json | field "d['mounts'][0]['state']")" "the session of a dead mount"
+ctl check --repair
+same "0 0" "$(ctl status --json | field "d['orphans'], len(d['mounts'])" | tr -d '(,)')" "after the repair"
+
+# Other options.
+refused 2 'repair' "$RMEMCTL" -c "$CONF" --repair df
+refused 2 'one command' "$RMEMCTL" -c "$CONF" df df
+refused 2 'servers' "$RMEMCTL" -c "$CONF" --set servers=x:y status
+"$RMEMCTL" --help | grep -q check
+"$RMEMCTL" --version | grep -q rmemctl
+finish
