@@ -340,6 +340,11 @@ START_TEST(lost_server_is_eio_and_its_new_memory_is_never_read_as_old)
 	ck_assert_int_eq(rmem_server_info(rig.engine, 0, &info), 0);
 	incarnation = info.incarnation;
 	rig_stop_server(&rig, 0);
+	/* It takes the control thread a moment to notice; until then its memory may be read. */
+	for (unsigned i = 0; i < 1000 && info.state == RMEM_SERVER_UP; i++) {
+		usleep(10000);
+		ck_assert_int_eq(rmem_server_info(rig.engine, 0, &info), 0);
+	}
 	ck_assert_int_eq(run_kind(&rig, 0, request, DATA_READ, inode, 0, PAGE), -EIO);
 	rig_start_server(&rig, 0, 16u << 20);
 	/* Until the control thread has noticed, the old connection may still count as up. */
