@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of rmem-bench. Each runs on the main thread, prints its result to stdout, and undoes
+ * what it set up. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/base/error.h"
+#include "engine/base/hint.h"
+#include "tools/bench_line.h"
+
+/* Both: 0, also when stopped early with something to report; -ECANCELED with nothing; the errors of
+ * bench_ground_init(), bench_ground_rig() and bench_crew_measure(). */
+int bench_bw(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
+int bench_lat(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
