@@ -14,8 +14,9 @@
 
 /* How much of a request is fetched ahead of it: enough to hide the first misses of a large one, and
  * all of a small one. Two requests ahead is far enough. Measured, 512-byte writes in chains of 256
- * to random places of 1 GiB: 10.0 million a second against 6.5; to successive ones, 18 against 14.
- */
+ * to random places of 1 GiB: 10.3 million a second against 7.5 without; to successive ones, 17.6
+ * against 13.0. Asking for every second line, and leaving its neighbour to the processor, gains
+ * nothing. */
 #define PREFETCH_BYTES 512
 
 /* --- Completion queues ------------------------------------------------------------------------ */
@@ -256,7 +257,7 @@ static inline void prefetch(const struct rmem_lane_link *link, const struct rmem
 	uintptr_t at = (uintptr_t)region->map + (wr->remote_address - region->address);
 	uint32_t bytes = wr->sge[0].length < PREFETCH_BYTES ? wr->sge[0].length : PREFETCH_BYTES;
 
-	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_PAIR)
+	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_LINE)
 		__builtin_prefetch((const void *)at, 1);
 }
 
