@@ -177,6 +177,7 @@ static void mounted(void *user)
 {
 	const struct process *process = user;
 
+	session_set_readahead(process->mountpoint);
 	rmem_log_info(RMEM_LOG_FS, "mounted on %s", process->mountpoint);
 	if (process->syslog_when_ready)
 		rmem_log_to_syslog();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <linux/fuse.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -189,8 +190,7 @@ static size_t add_plus(fuse_req_t req, char *buffer, size_t room,
 	if (strcmp(found->name, ".") != 0 && strcmp(found->name, "..") != 0 &&
 	    inode_get(mount->volume, found->ino, &inode) == 0)
 		ops_fill_entry(mount, inode, &entry);
-	/* Without an inode (removed since the snapshot) the kernel looks the name up when needed.
-	 */
+	/* Without an inode (removed since the snapshot) the kernel looks the name up when needed. */
 	size = fuse_add_direntry_plus(req, buffer, room, found->name, &entry, (off_t)found->next);
 	if (size > room && inode != NULL)
 		inode_unref(mount->volume, inode, 1);
@@ -205,12 +205,26 @@ static size_t add_plain(fuse_req_t req, char *buffer, size_t room,
 	return fuse_add_direntry(req, buffer, room, found->name, &st, (off_t)found->next);
 }
 
-static void
-read_directory(fuse_req_t req, size_t size, off_t offset, const struct fuse_file_info *fi,
-	       size_t (*add)(fuse_req_t, char *, size_t, const struct namespace_entry *))
+/* An answer that the kernel did not take: what it carried is ours again. */
+static void take_back(struct mount *mount, const char *buffer, size_t used)
+{
+	for (size_t at = 0; at < used;) {
+		const struct fuse_direntplus *plus = (const void *)(buffer + at);
+
+		if (plus->entry_out.nodeid != 0)
+			inode_forget(mount->volume, plus->entry_out.nodeid, 1);
+		at += FUSE_DIRENTPLUS_SIZE(plus);
+	}
+}
+
+typedef size_t add_entry(fuse_req_t, char *, size_t, const struct namespace_entry *);
+
+static void read_directory(fuse_req_t req, size_t size, off_t offset,
+			   const struct fuse_file_info *fi, add_entry *add)
 {
 	struct namespace_dir *dir = (struct namespace_dir *)(uintptr_t)fi->fh;
 	char *buffer = (char *)channel_current()->payload;
+	struct mount *mount = ops_mount(req);
 	struct namespace_entry entry;
 	uint64_t at = (uint64_t)offset;
 	size_t used = 0, length;
@@ -227,8 +241,8 @@ read_directory(fuse_req_t req, size_t size, off_t offset, const struct fuse_file
 	}
 	if (result < 0 && used == 0)
 		fuse_reply_err(req, -result);
-	else
-		fuse_reply_buf(req, buffer, used);
+	else if (fuse_reply_buf(req, buffer, used) != 0 && add == add_plus)
+		take_back(mount, buffer, used);
 }
 
 void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,

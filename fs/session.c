@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -18,6 +19,9 @@
 
 #include "engine/base/log.h"
 #include "fs/ops.h"
+
+/* Two of our largest requests: one is under way while the other is copied out. */
+#define READAHEAD_KIB 2048u
 
 #ifndef FUSE_DIRECT_IO_ALLOW_MMAP
 #define FUSE_DIRECT_IO_ALLOW_MMAP (1ULL << 36)
@@ -291,6 +295,26 @@ void session_destroy(struct mount *mount)
 	fuse_session_unmount(mount->session);
 	fuse_session_destroy(mount->session);
 	mount->session = NULL;
+}
+
+void session_set_readahead(const char *mountpoint)
+{
+	char path[128];
+	struct stat st;
+	FILE *file;
+
+	if (stat(mountpoint, &st) != 0)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev),
+		 minor(st.st_dev));
+	file = fopen(path, "we");
+	if (file == NULL) {
+		rmem_log_debug(RMEM_LOG_FS, "%s: %s: readahead stays as it is", path,
+			       strerror(errno));
+		return;
+	}
+	fprintf(file, "%u\n", READAHEAD_KIB);
+	fclose(file);
 }
 
 void session_unmount(struct mount *mount, const char *mountpoint)

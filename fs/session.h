@@ -29,6 +29,10 @@ int session_create(struct mount *mount, const struct session_options *options,
 		   struct rmem_error *error) RMEM_MUST_CHECK;
 void session_destroy(struct mount *mount); /* unmounts if need be; NULL session is fine */
 
+/* Once the kernel has accepted the mount and requests are served: lets it read further ahead of
+ * sequential readers than the 128 KiB it starts with. Needs root; otherwise nothing happens. */
+void session_set_readahead(const char *mountpoint);
+
 /* Unmounts while the reactors still serve, so that the kernel can write back what it holds. A mount
  * that is in use is synced and detached: its users get ENOTCONN from then on. */
 void session_unmount(struct mount *mount, const char *mountpoint);
