@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/base/log.h"
@@ -18,6 +19,8 @@
 static_assert(HEADER_BYTES == 80, "the payload of a write would not be page aligned");
 
 #define READS_PER_TURN 32
+#define BACKLOG        8  /* requests found in one turn that call for help */
+#define HELP_IDLE      64 /* turns without a request after which a helper goes; some 20 us */
 
 struct channel {
 	struct mount *mount;
@@ -26,11 +29,20 @@ struct channel {
 	int fd;
 	struct rmem_watch watch;
 	bool watching;
-	bool more; /* last turn suggests that several requests wait at a time */
+	bool starved; /* not watching, for want of free requests */
+	bool more;    /* last turn suggests that several requests wait at a time */
 	struct channel_request *free;
 	unsigned in_flight;
 	unsigned request_count;
 	struct channel_request *requests;
+
+	/* The first channel reads the device all the time, the others when they are called. A single
+	 * reader is quickest at low depth, where more of them would only wake each other up. */
+	struct channel *helper; /* whom we call */
+	bool is_helper;
+	unsigned idle_turns;
+	struct rmem_call help;
+	_Atomic(bool) helping; /* set by the caller, cleared by the helper's own thread */
 };
 
 static _Thread_local struct channel_request *current;
@@ -81,6 +93,13 @@ static void unwatch_device(struct channel *channel)
 	channel->watching = false;
 }
 
+static void start_watching(struct channel *channel)
+{
+	if (!channel->watching && !fuse_session_exited(channel->mount->session) &&
+	    watch_device(channel) != 0)
+		rmem_log_error(RMEM_LOG_FS, "cannot watch the FUSE device again: out of memory");
+}
+
 void channel_release(struct channel_request *request)
 {
 	struct channel *channel = request->channel;
@@ -88,9 +107,10 @@ void channel_release(struct channel_request *request)
 	request->next = channel->free;
 	channel->free = request;
 	channel->in_flight--;
-	if (RMEM_UNLIKELY(!channel->watching) && !fuse_session_exited(channel->mount->session) &&
-	    watch_device(channel) != 0)
-		rmem_log_error(RMEM_LOG_FS, "cannot watch the FUSE device again: out of memory");
+	if (RMEM_UNLIKELY(channel->starved)) {
+		channel->starved = false;
+		start_watching(channel);
+	}
 }
 
 static void release_call(struct rmem_call *call)
@@ -128,8 +148,9 @@ static unsigned read_one(struct channel *channel)
 	struct channel_request *request = channel->free;
 	ssize_t size;
 
-	size = read(channel->fd, (void *)(uintptr_t)request->message,
-		    HEADER_BYTES + DATA_TRANSFER_MAX);
+	/* Not read(): in a program with threads that is a cancellation point, which costs as much as
+	 * the bookkeeping of a request. */
+	size = syscall(SYS_read, channel->fd, request->message, HEADER_BYTES + DATA_TRANSFER_MAX);
 	if (RMEM_LIKELY(size > 0)) {
 		handle(channel, request, (size_t)size);
 		return 1;
@@ -144,6 +165,31 @@ static unsigned read_one(struct channel *channel)
 	return 0;
 }
 
+static void start_helping(struct rmem_call *call)
+{
+	struct channel *channel = RMEM_CONTAINER_OF(call, struct channel, help);
+
+	channel->idle_turns = 0;
+	if (!channel->starved)
+		start_watching(channel);
+}
+
+static void call_helper(struct channel *helper)
+{
+	/* Relaxed: it only says whether a call is under way or still needed; what the helper works
+	 * on comes from the kernel. */
+	if (helper != NULL && !atomic_load_explicit(&helper->helping, memory_order_relaxed)) {
+		atomic_store_explicit(&helper->helping, true, memory_order_relaxed);
+		rmem_reactor_call(helper->reactor, &helper->help);
+	}
+}
+
+static void stop_helping(struct channel *channel)
+{
+	unwatch_device(channel);
+	atomic_store_explicit(&channel->helping, false, memory_order_relaxed);
+}
+
 /* Takes what waits at the device. After a turn that found a single request the next one reads just
  * one: at queue depth 1 the second read would only delay the answer. */
 static unsigned take_requests(struct rmem_watch *watch)
@@ -154,15 +200,22 @@ static unsigned take_requests(struct rmem_watch *watch)
 	while (count < limit) {
 		if (RMEM_UNLIKELY(channel->free == NULL)) {
 			unwatch_device(channel); /* until channel_release() */
+			channel->starved = true;
 			break;
 		}
 		if (read_one(channel) == 0)
 			break;
 		count++;
+		if (count == BACKLOG)
+			call_helper(channel->helper);
 	}
 	channel->more = count > 1 || (count == 1 && channel->in_flight > 1);
-	if (count > 0)
+	if (count > 0) {
+		channel->idle_turns = 0;
 		rmem_reactor_flush(channel->reactor);
+	} else if (channel->is_helper && channel->watching && ++channel->idle_turns == HELP_IDLE) {
+		stop_helping(channel);
+	}
 	return count;
 }
 
@@ -201,8 +254,8 @@ static int create_requests(struct channel *channel)
 	return 0;
 }
 
-int channel_create(struct mount *mount, struct rmem_reactor *reactor, struct channel **result,
-		   struct rmem_error *error)
+int channel_create(struct mount *mount, struct rmem_reactor *reactor, struct channel *first,
+		   struct channel **result, struct rmem_error *error)
 {
 	struct channel *channel = calloc(1, sizeof(*channel));
 	int status = -ENOMEM;
@@ -211,6 +264,8 @@ int channel_create(struct mount *mount, struct rmem_reactor *reactor, struct cha
 		channel->mount = mount;
 		channel->reactor = reactor;
 		channel->fd = fuse_session_fd(mount->session);
+		channel->is_helper = first != NULL;
+		channel->help.fn = start_helping;
 		channel->watch = (struct rmem_watch){
 			.fd = channel->fd,
 			.events = EPOLLIN,
@@ -222,13 +277,17 @@ int channel_create(struct mount *mount, struct rmem_reactor *reactor, struct cha
 	}
 	if (status == 0)
 		status = create_requests(channel);
-	if (status == 0)
+	if (status == 0 && !channel->is_helper)
 		status = watch_device(channel);
 	if (status != 0) {
 		channel_destroy(channel);
 		return rmem_fail(error, -status, "preparing to read the FUSE device: %s",
 				 strerror(-status));
 	}
+	while (first != NULL && first->helper != NULL)
+		first = first->helper;
+	if (first != NULL)
+		first->helper = channel;
 	*result = channel;
 	return 0;
 }

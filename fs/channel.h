@@ -55,8 +55,10 @@ struct channel_request {
 	};
 };
 
-int channel_create(struct mount *mount, struct rmem_reactor *reactor, struct channel **channel,
-		   struct rmem_error *error) RMEM_MUST_CHECK;
+/* `first`: the channel that reads the device, and calls the others when many requests wait; NULL for
+ * itself. All are created before the first is driven. */
+int channel_create(struct mount *mount, struct rmem_reactor *reactor, struct channel *first,
+		   struct channel **channel, struct rmem_error *error) RMEM_MUST_CHECK;
 /* No request may be in flight. */
 void channel_destroy(struct channel *channel);
 

@@ -121,15 +121,13 @@ static unsigned to_ms(uint64_t us)
 	return (unsigned)((us + 999) / 1000);
 }
 
-/* Half of the processors, so that who uses the mount has the other half; more than four reactors
- * only pay off with more than one fast link. */
+/* All but the first work only when many requests wait, so as many as there are processors do no harm;
+ * more than four only pay off with more than one fast link. */
 static unsigned default_reactors(void)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (processors >= 8)
-		return 4;
-	return processors >= 4 ? (unsigned)processors / 2 : 1;
+	return processors < 1 ? 1 : processors > 4 ? 4 : (unsigned)processors;
 }
 
 void options_engine(const struct conf *conf, struct rmem_engine_options *engine)

@@ -98,7 +98,9 @@ static int start_threads(struct server_threads *all, struct rmem_engine *engine,
 		thread->all = all;
 		thread->wake.fn = woken;
 		thread->reactor = rmem_engine_reactor(engine, i);
-		result = channel_create(all->mount, thread->reactor, &thread->channel, error);
+		result = channel_create(all->mount, thread->reactor,
+					i == 0 ? NULL : all->threads[0].channel, &thread->channel,
+					error);
 	}
 	for (unsigned i = 0; result == 0 && i < all->count; i++) {
 		struct serve_thread *thread = &all->threads[i];
