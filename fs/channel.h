@@ -29,6 +29,7 @@ struct channel_request {
 	const void *message; /* as the kernel sent it: struct fuse_in_header first */
 	uint8_t *payload;    /* DATA_TRANSFER_MAX bytes, page aligned, registered */
 	bool kept;
+	bool refreshed; /* reads: the kernel was asked to write back first */
 	struct fuse_req *fuse;
 	struct data_request data;
 	struct volume_sync sync;

@@ -19,6 +19,7 @@ extern const struct fuse_lowlevel_ops ops_table;
 struct open_file {
 	struct inode *inode; /* holds a reference */
 	bool writable;
+	bool direct; /* the kernel does not cache what goes through it */
 };
 
 static inline struct mount *ops_mount(fuse_req_t req)

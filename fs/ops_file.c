@@ -18,6 +18,13 @@ static const void *message_body(const struct channel_request *request)
 
 /* --- Open and close --------------------------------------------------------------------------- */
 
+/* Direct descriptors bypass the page cache wholly, which lets the kernel send several writes to one
+ * file at a time; it keeps them coherent with cached and mapped access to the same file. */
+static bool is_direct(const struct mount *mount, int flags)
+{
+	return mount->cache == MOUNT_CACHE_NONE || (flags & O_DIRECT) != 0;
+}
+
 /* A removed inode has no records any more that an open file could work on. */
 static int count_open(struct inode *inode, bool writable)
 {
@@ -48,6 +55,7 @@ static int open_file_create(struct mount *mount, struct inode *inode, int flags,
 	}
 	file->inode = inode;
 	file->writable = writable;
+	file->direct = is_direct(mount, flags);
 	*result = file;
 	return 0;
 }
@@ -62,13 +70,6 @@ static void open_file_destroy(struct mount *mount, struct open_file *file)
 	pthread_mutex_unlock(&inode->lock);
 	inode_unref(mount->volume, inode, 1);
 	free(file);
-}
-
-/* Direct descriptors bypass the page cache wholly, which lets the kernel send several writes to one
- * file at a time; it keeps them coherent with cached and mapped access to the same file. */
-static bool is_direct(const struct mount *mount, int flags)
-{
-	return mount->cache == MOUNT_CACHE_NONE || (flags & O_DIRECT) != 0;
 }
 
 void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -87,7 +88,7 @@ void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	out.fh = (uintptr_t)file;
-	if (is_direct(mount, fi->flags))
+	if (file->direct)
 		out.open_flags = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
 	else if (mount->cache == MOUNT_CACHE_ALWAYS)
 		out.open_flags = FOPEN_KEEP_CACHE;
@@ -127,7 +128,7 @@ void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 		return;
 	}
 	fi->fh = (uintptr_t)file;
-	fi->direct_io = is_direct(mount, fi->flags);
+	fi->direct_io = file->direct;
 	fi->keep_cache = mount->cache == MOUNT_CACHE_ALWAYS;
 	ops_fill_entry(mount, inode, &entry);
 	if (fuse_reply_create(req, &entry, fi) != 0) {
@@ -218,10 +219,45 @@ static struct data_request *prepare(struct channel_request *request, fuse_req_t 
 	return data;
 }
 
+static void read_again(struct rmem_call *call)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(call, struct channel_request, data.call);
+
+	data_start(channel_data(request->channel), &request->data);
+}
+
+static void write_back_and_read(struct volume_job *job)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(job, struct channel_request, job);
+	struct mount *mount = channel_mount(request->channel);
+
+	fuse_lowlevel_notify_inval_inode(mount->session, request->data.inode->ino, 0, 0);
+	request->data.call.fn = read_again;
+	rmem_reactor_call(channel_reactor(request->channel), &request->data.call);
+}
+
+/* A direct read that ended early may have met a hole below a new end of the file that only the
+ * kernel knows: it writes back the pages of the range alone before it asks. Once it has written the
+ * rest, sizes agree. */
+static bool is_end_in_doubt(const struct channel_request *request)
+{
+	const struct open_file *file = request->data.user;
+
+	return file->direct && channel_mount(request->channel)->writeback &&
+	       file->inode->writers > 0 && !request->refreshed;
+}
+
 static void read_done(struct data_request *data, int status)
 {
 	struct channel_request *request = RMEM_CONTAINER_OF(data, struct channel_request, data);
 
+	if (RMEM_UNLIKELY(status == 0 && data->transferred < data->length) &&
+	    is_end_in_doubt(request)) {
+		request->refreshed = true;
+		request->job.run = write_back_and_read;
+		volume_defer(channel_mount(request->channel)->volume, &request->job);
+		return;
+	}
 	if (RMEM_LIKELY(status == 0))
 		fuse_reply_buf(request->fuse, (char *)data->buffer, data->transferred);
 	else
@@ -246,6 +282,8 @@ void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct 
 	data->offset = (uint64_t)offset;
 	data->length = rmem_min_u64(size, DATA_TRANSFER_MAX);
 	data->done = read_done;
+	data->user = ops_open_file(fi);
+	request->refreshed = false;
 	allow_interrupt(ops_mount(req), req, data);
 	data_start(channel_data(request->channel), data);
 }
