@@ -19,7 +19,7 @@
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static const char *const server_urls[] = {"shm:/PATH", NULL};
+static const char *const server_urls[] = {"shm:/PATH", "verbs://HOST:PORT", NULL};
 static const char *const store_urls[] = {"lmdb:/PATH", NULL};
 static const char *const huge_pages[] = {"auto", "off", "require", NULL};
 static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
@@ -265,6 +265,90 @@ const struct conf_key conf_schema[] = {
 		.help = "The longest pause between attempts to reconnect.",
 	},
 	{
+		.name = "verbs.port",
+		.type = CONF_COUNT,
+		.programs = ALL,
+		.min = 1,
+		.max = 65535,
+		.initial = "7471",
+		.help = "The port of `verbs:` addresses that name none.",
+	},
+	{
+		.name = "verbs.source",
+		.type = CONF_URL,
+		.programs = CLIENT,
+		.words = WORDS("auto", "ADDRESS", "DEVICE"),
+		.initial = "auto",
+		.help = "Which local address or RDMA device (`rdma link` shows them) connections "
+			"leave from; `auto` goes by the route to the server.",
+	},
+	{
+		.name = "verbs.mtu",
+		.type = CONF_ENUM,
+		.programs = ALL,
+		.words = WORDS("auto", "256", "512", "1024", "2048", "4096"),
+		.initial = "auto",
+		.help = "The largest path MTU to use, in bytes; `auto` is the path's own. Client "
+			"and server take the smaller of theirs.",
+	},
+	{
+		.name = "verbs.retry",
+		.type = CONF_COUNT,
+		.programs = ALL,
+		.max = 7,
+		.initial = "7",
+		.help = "How often a device sends a request again that nobody answered, before the "
+			"connection is lost.",
+	},
+	{
+		.name = "verbs.timeout",
+		.type = CONF_DURATION,
+		.programs = ALL,
+		.max = 60 * SEC,
+		.initial = "0",
+		.help = "How long a device waits for an answer each time; 0 derives it from "
+			"engine.detect. Devices have steps, each twice the one before, and take "
+			"the "
+			"one that is not longer.",
+	},
+	{
+		.name = "verbs.rnr_retry",
+		.type = CONF_COUNT,
+		.programs = ALL,
+		.max = 6,
+		.initial = "6",
+		.help = "How often a message is sent again that the peer had no room for.",
+	},
+	{
+		.name = "verbs.rnr_timer",
+		.type = CONF_DURATION,
+		.programs = ALL,
+		.min = 10,
+		.max = 491520,
+		.initial = "640us",
+		.help = "How long a device without room asks the sender to wait each time.",
+	},
+	{
+		.name = "verbs.traffic_class",
+		.type = CONF_COUNT,
+		.programs = CLIENT,
+		.max = 255,
+		.initial = "0",
+		.help = "The traffic class (RoCE: the IP header's DSCP and ECN bits) of all "
+			"packets, "
+			"for networks that keep RDMA lossless by it.",
+	},
+	{
+		.name = "verbs.inline",
+		.type = CONF_SIZE,
+		.programs = ENGINE,
+		.max = 1024,
+		.initial = "220B",
+		.help = "A write up to this travels within its work request, if the device can: "
+			"that "
+			"saves it a look at memory.",
+	},
+	{
 		.name = "staging.size",
 		.type = CONF_SIZE,
 		.programs = ENGINE,
@@ -356,6 +440,16 @@ const struct conf_key conf_schema[] = {
 		.initial = "0600",
 		.help = "Access rights of the server's Unix socket: who may write to it reads and "
 			"writes the whole pool.",
+	},
+	{
+		.name = "server.allow_unauthenticated",
+		.type = CONF_BOOL,
+		.programs = SERVER,
+		.initial = "false",
+		.help = "Serve on network addresses (`verbs:`, other than loopback), where "
+			"everybody "
+			"who reaches one reads and writes the whole pool. For networks that are "
+			"trusted as a whole.",
 	},
 	{
 		.name = "log.level",

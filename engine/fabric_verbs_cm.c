@@ -11,6 +11,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/deadline.h"
+#include "engine/base/log.h"
 #include "engine/fabric_verbs.h"
 
 /* Reasons of a refusal, as the specification numbers them. */
@@ -158,6 +159,9 @@ static int wait_event(const struct verbs_dial *dial, struct verbs_leg *leg,
 					 dial->where);
 		poll(&poll_fd, 1, left_ms);
 	}
+	rmem_log_debug(RMEM_LOG_FABRIC, "%s: %s (status %d), %d ms left", dial->where,
+		       rdma_event_str(leg->event), leg->status,
+		       rmem_deadline_left_ms(dial->deadline_ns));
 	leg->has_event = false;
 	return 0;
 }

@@ -310,7 +310,7 @@ int verbs_lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	made->conn = conn;
 	made->sge_max = conn->control.port->limits.sge_max;
 	made->inline_bytes = options->inline_bytes;
-	made->chain_max = (uint32_t)rmem_min_u64(options->depth, VERBS_CHAIN_MAX);
+	made->chain_max = VERBS_CHAIN_MAX;
 	LIST_INSERT_HEAD(&conn->lanes, made, link);
 	rc = make_chain(made, error);
 	if (rc == 0)

@@ -295,14 +295,30 @@ static int cannot_register(const struct ibv_pd *pd, size_t length, int code,
 			 strerror(code));
 }
 
+/* Whether the process may lock more than before: as much as it may say for itself. */
+static bool raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+		return false;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(RLIMIT_MEMLOCK, &limit) == 0;
+}
+
 struct ibv_mr *verbs_register(struct ibv_pd *pd, const struct verbs_stretch *stretch,
 			      struct rmem_error *error)
 {
-	struct ibv_mr *mr = ibv_reg_mr_iova(pd, stretch->address, stretch->length,
-					    stretch->remote_address, stretch->access);
+	struct ibv_mr *mr;
+	int code;
 
+	do {
+		mr = ibv_reg_mr_iova(pd, stretch->address, stretch->length, stretch->remote_address,
+				     stretch->access);
+		code = errno;
+	} while (mr == NULL && code == ENOMEM && raise_limit());
 	if (mr == NULL)
-		(void)cannot_register(pd, stretch->length, errno, error);
+		(void)cannot_register(pd, stretch->length, code, error);
 	return mr;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/verbs_options.h"
 #include "engine/base/log.h"
 #include "engine/stream.h"
 #include "fs/control.h"
@@ -94,6 +95,9 @@ static int start_engine(struct process *process, struct rmem_error *error)
 
 	result = rmem_stream_select(isas[conf_enum(process->options.conf, "staging.streaming")],
 				    error);
+	if (result != 0)
+		return result;
+	result = conf_apply_verbs(process->options.conf, error);
 	if (result != 0)
 		return result;
 	options_engine(process->options.conf, &options);

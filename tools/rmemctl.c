@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "config/verbs_options.h"
 #include "engine/base/log.h"
 
 enum { OPTION_JSON = CONF_OPTION_FREE, OPTION_REPAIR, OPTION_VERSION };
@@ -141,6 +142,7 @@ static int take_arguments(struct arguments *arguments, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {0};
+	struct rmem_error error;
 	struct conf *conf;
 	int status;
 
@@ -161,7 +163,12 @@ int main(int argc, char **argv)
 	}
 	conf_apply_log(conf);
 	arguments.command.conf = conf;
-	status = run(arguments.name, &arguments.command);
+	if (conf_apply_verbs(conf, &error) == 0) {
+		status = run(arguments.name, &arguments.command);
+	} else {
+		fprintf(stderr, "rmemctl: %s\n", error.text);
+		status = RMEMCTL_FAILED;
+	}
 	conf_destroy(conf);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "rmemctl: standard output: %s\n", strerror(errno));

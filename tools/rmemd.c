@@ -14,6 +14,7 @@
 
 #include "config/config.h"
 #include "config/options.h"
+#include "config/verbs_options.h"
 #include "engine/base/log.h"
 #include "engine/server.h"
 
@@ -21,15 +22,18 @@
 
 enum { EXIT_USAGE = 2 };
 
-enum { OPTION_LISTEN = CONF_OPTION_FREE, OPTION_SIZE, OPTION_BACKING, OPTION_VERSION };
+enum { OPTION_LISTEN = CONF_OPTION_FREE, OPTION_SIZE, OPTION_BACKING, OPTION_OPEN, OPTION_VERSION };
 
 static const char usage[] =
 	"usage: rmemd [OPTION]...\n"
 	"Exports a pool of this machine's memory until it is stopped (SIGTERM, SIGINT).\n"
 	"\n" CONF_OPTIONS_HELP
-	"      --listen URL      wait for clients there: shm:/PATH; may be given again\n"
+	"      --listen URL      wait for clients there: shm:/PATH or verbs://HOST:PORT; may\n"
+	"                        be given again\n"
 	"      --size SIZE       of the pool: 512MiB, 2GiB\n"
 	"      --backing WHAT    anonymous (memory), or the PATH of a pool file\n"
+	"      --allow-unauthenticated\n"
+	"                        whoever reaches a verbs:// address may read and write the pool\n"
 	"  -h, --help            this text\n"
 	"      --version         the version\n";
 
@@ -56,6 +60,10 @@ static int take_option(struct conf_options *options, int option)
 	case OPTION_BACKING:
 		conf_options_override(options, "--backing", "server.backing", optarg);
 		return EXIT_SUCCESS;
+	case OPTION_OPEN:
+		conf_options_override(options, "--allow-unauthenticated",
+				      "server.allow_unauthenticated", "true");
+		return EXIT_SUCCESS;
 	case 'h':
 		fputs(usage, stdout);
 		return -1;
@@ -75,6 +83,7 @@ static int take_arguments(int argc, char **argv, struct conf_options *options)
 		{"listen", required_argument, NULL, OPTION_LISTEN},
 		{"size", required_argument, NULL, OPTION_SIZE},
 		{"backing", required_argument, NULL, OPTION_BACKING},
+		{"allow-unauthenticated", no_argument, NULL, OPTION_OPEN},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, OPTION_VERSION},
 		{NULL, 0, NULL, 0},
@@ -114,6 +123,7 @@ static void server_options(const struct conf *conf, struct rmem_server_options *
 	options->pool.populate =
 		conf_bool(conf, "server.populate") ? RMEM_POPULATE_TOUCH : RMEM_POPULATE_RESERVE;
 	options->socket_mode = conf_mode(conf, "server.socket_mode");
+	options->allow_unauthenticated = conf_bool(conf, "server.allow_unauthenticated");
 }
 
 /* A client is a descriptor: use what the system allows. */
@@ -244,7 +254,9 @@ int main(int argc, char **argv)
 	}
 	conf_apply_log(conf);
 	raise_descriptor_limit();
-	rc = serve(conf, &error);
+	rc = conf_apply_verbs(conf, &error);
+	if (rc == 0)
+		rc = serve(conf, &error);
 	conf_destroy(conf);
 	if (rc == 0)
 		return EXIT_SUCCESS;

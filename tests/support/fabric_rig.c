@@ -25,10 +25,27 @@ static void shm_url(char *url, size_t size, const char *in, unsigned serial)
 	snprintf(url, size, "shm:%s/%u.sock", in, serial);
 }
 
-const struct rig_provider rig_providers[] = {
+struct rig_provider rig_providers[] = {
 	{"shm", &rmem_fabric_shm, shm_url},
 };
 const int rig_provider_count = (int)RMEM_COUNT_OF(rig_providers);
+
+static void verbs_url(char *url, size_t size, const char *in, unsigned serial)
+{
+	(void)in;
+	snprintf(url, size, "verbs://%s:%u", getenv("RMEM_TEST_VERBS"), 20000 + serial % 20000);
+}
+
+static void __attribute__((constructor)) choose_provider(void)
+{
+	if (getenv("RMEM_TEST_VERBS") == NULL)
+		return;
+	rig_providers[0] = (struct rig_provider){"verbs", rmem_fabric_find("verbs://x"), verbs_url};
+	if (rig_providers[0].fabric == NULL) {
+		fputs("RMEM_TEST_VERBS is set, and this build has no verbs fabric\n", stderr);
+		_exit(1);
+	}
+}
 
 void rig_folder_make(void)
 {
@@ -68,6 +85,7 @@ void rig_server_options(struct rmem_server_options *options)
 	rmem_server_options_init(options);
 	options->pool.size_bytes = RIG_REGIONS * RIG_REGION_BYTES;
 	options->region_max_bytes = RIG_REGION_BYTES;
+	options->allow_unauthenticated = true;
 }
 
 static void serve(const struct rmem_server_options *options, const char *url, int ready_fd)
@@ -88,10 +106,9 @@ static void serve(const struct rmem_server_options *options, const char *url, in
 	_exit(0);
 }
 
-pid_t rig_server_start_with(const struct rmem_server_options *options, const char *url,
-			    unsigned descriptor_limit)
+/* Forks; the parent waits until the child is ready and has its process. */
+static pid_t fork_server(int *ready_fd)
 {
-	struct rlimit limit = {.rlim_cur = descriptor_limit, .rlim_max = descriptor_limit};
 	int ready[2];
 	pid_t pid;
 	char byte;
@@ -101,11 +118,9 @@ pid_t rig_server_start_with(const struct rmem_server_options *options, const cha
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
 		close(ready[0]);
-		if (descriptor_limit != 0 && setrlimit(RLIMIT_NOFILE, &limit) != 0)
-			_exit(1);
-		serve(options, url, ready[1]);
+		*ready_fd = ready[1];
+		return 0;
 	}
 	close(ready[1]);
 	ck_assert_msg(read(ready[0], &byte, 1) == 1, "the server did not start");
@@ -113,12 +128,48 @@ pid_t rig_server_start_with(const struct rmem_server_options *options, const cha
 	return pid;
 }
 
+pid_t rig_server_start_with(const struct rmem_server_options *options, const char *url,
+			    unsigned descriptor_limit)
+{
+	struct rlimit limit = {.rlim_cur = descriptor_limit, .rlim_max = descriptor_limit};
+	int ready_fd;
+	pid_t pid = fork_server(&ready_fd);
+
+	if (pid > 0)
+		return pid;
+	rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
+	if (descriptor_limit != 0 && setrlimit(RLIMIT_NOFILE, &limit) != 0)
+		_exit(1);
+	serve(options, url, ready_fd);
+	return -1;
+}
+
 pid_t rig_server_start(const char *url)
 {
+	char number[16];
+	int ready_fd;
+	pid_t pid = fork_server(&ready_fd);
+
+	if (pid > 0)
+		return pid;
+	snprintf(number, sizeof(number), "%d", ready_fd);
+	setenv("RIG_SERVER_READY", number, 1);
+	setenv("RIG_SERVER_URL", url, 1);
+	execl("/proc/self/exe", "rig-server", (char *)NULL);
+	_exit(1);
+}
+
+/* The other end of rig_server_start(). */
+static void __attribute__((constructor)) become_server(void)
+{
+	const char *url = getenv("RIG_SERVER_URL");
 	struct rmem_server_options options;
 
+	if (url == NULL)
+		return;
+	rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
 	rig_server_options(&options);
-	return rig_server_start_with(&options, url, 0);
+	serve(&options, url, atoi(getenv("RIG_SERVER_READY")));
 }
 
 void rig_server_end(pid_t server, int signal_number)
@@ -177,9 +228,9 @@ void rig_open(struct rig *rig, const struct rig_shape *shape)
 	ck_assert_int_eq(rig->fabric->cq_create(rig->port, shape->cq_depth, &rig->cq, &error), 0);
 	rig_connect(rig);
 	for (unsigned i = 0; i < shape->lanes; i++) {
-		ck_assert_int_eq(
-			rig->fabric->lane_open(rig->conn, rig->cq, &lane, &rig->lanes[i], &error),
-			0);
+		int rc = rig->fabric->lane_open(rig->conn, rig->cq, &lane, &rig->lanes[i], &error);
+
+		ck_assert_msg(rc == 0, "%s", error.text);
 		rig->lane_count++;
 	}
 }

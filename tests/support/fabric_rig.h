@@ -2,6 +2,9 @@
 /* What a test of a provider needs: a server in a process of its own, and a connection to it with
  * registered memory, a completion queue and lanes.
  *
+ * The provider is shm, or verbs where the environment's RMEM_TEST_VERBS is an address of this host
+ * that an RDMA device has.
+ *
  * The server dies with the test process, whatever way that ends; its files are in a folder that the
  * suite's unchecked fixture makes and removes. Everything asserts with Check. */
 #pragma once
@@ -25,7 +28,8 @@ struct rig_provider {
 	void (*make_url)(char *url, size_t size, const char *folder, unsigned serial);
 };
 
-extern const struct rig_provider rig_providers[];
+/* The one that is tested. */
+extern struct rig_provider rig_providers[];
 extern const int rig_provider_count;
 
 struct rig {
@@ -63,6 +67,7 @@ void rig_close(struct rig *rig);
 
 /* The parts, for tests about them. */
 void rig_server_options(struct rmem_server_options *options);
+/* A program of its own: a process that has devices open can't fork one. */
 pid_t rig_server_start(const char *url);
 /* With a limit of descriptors when that is not 0. */
 pid_t rig_server_start_with(const struct rmem_server_options *options, const char *url,

@@ -100,11 +100,12 @@ START_TEST(a_bad_set_names_key_and_value_and_changes_nothing)
 				       "adaptive");
 	ck_assert_uint_eq(conf_count(conf, "engine.depth"), 256);
 	ck_assert_int_eq(conf_set(conf, "servers=shm:/a", &errors), 0);
-	expect_refused("servers=shm:/b,,shm:/c",
-		       "--set servers: found \"\"; allowed: a list of shm:/PATH, up to 256");
-	expect_refused("servers=shm:/b,shm:/a", "--set servers: found \"shm:/a\", which is in the "
-						"list already; allowed: a list of shm:/PATH, up to "
-						"256");
+	expect_refused("servers=shm:/b,,shm:/c", "--set servers: found \"\"; allowed: a list of "
+						 "shm:/PATH or verbs://HOST:PORT, up to 256");
+	expect_refused("servers=shm:/b,shm:/a",
+		       "--set servers: found \"shm:/a\", which is in the "
+		       "list already; allowed: a list of shm:/PATH or verbs://HOST:PORT, up to "
+		       "256");
 	conf_list(conf, "servers", &count);
 	ck_assert_uint_eq(count, 1);
 }
@@ -162,7 +163,7 @@ START_TEST(what_a_program_needs_and_has_not_is_told)
 	ck_assert_int_eq(conf_check(conf, &errors), -EINVAL);
 	ck_assert_uint_eq(errors.count, 2);
 	ck_assert_str_eq(errors.list[0].text, "servers: not set, but rmemfs needs it; allowed: a "
-					      "list of shm:/PATH, up to 256");
+					      "list of shm:/PATH or verbs://HOST:PORT, up to 256");
 	ck_assert_str_eq(errors.list[1].text,
 			 "store.url: not set, but rmemfs needs it; allowed: lmdb:/PATH");
 	ck_assert_int_eq(conf_set(conf, "servers=shm:/a", &errors), 0);

@@ -2,9 +2,11 @@
 /* The schema's defaults and limits next to those of the engine, which knows no configuration: one
  * side must not promise what the other does not do. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "config/config.h"
+#include "config/verbs_options.h"
 #include "engine/rmem.h"
 #include "engine/server.h"
 #include "tests/support/runner.h"
@@ -62,6 +64,45 @@ START_TEST(defaults_are_the_servers)
 	ck_assert_uint_eq(conf_bool(conf, "server.populate"),
 			  options.pool.populate == RMEM_POPULATE_TOUCH);
 	ck_assert_uint_eq(conf_mode(conf, "server.socket_mode"), options.socket_mode);
+	ck_assert(!options.allow_unauthenticated);
+	ck_assert(!conf_bool(conf, "server.allow_unauthenticated"));
+}
+END_TEST
+
+START_TEST(defaults_are_those_of_verbs)
+{
+	struct rmem_verbs_options options;
+
+	rmem_verbs_options_init(&options);
+	ck_assert_int_eq(conf_apply_verbs(conf, NULL), 0);
+	ck_assert_mem_eq(rmem_verbs_options(), &options, sizeof(options));
+	ck_assert_uint_eq(conf_key_find("verbs.retry")->max, RMEM_VERBS_RETRY_MAX);
+	ck_assert_uint_eq(conf_key_find("verbs.rnr_retry")->max, RMEM_VERBS_RNR_MAX);
+}
+END_TEST
+
+static const struct {
+	const char *word;
+	unsigned bytes;
+} mtus[] = {{"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}};
+
+START_TEST(settings_of_verbs_reach_it)
+{
+	struct conf_errors errors;
+	char mtu[32];
+
+	conf_errors_init(&errors);
+	snprintf(mtu, sizeof(mtu), "verbs.mtu=%s", mtus[_i].word);
+	ck_assert_int_eq(conf_set(conf, mtu, &errors), 0);
+	ck_assert_int_eq(conf_set(conf, "verbs.source=rxe0", &errors), 0);
+	ck_assert_int_eq(conf_set(conf, "verbs.timeout=20ms", &errors), 0);
+	ck_assert_int_eq(conf_set(conf, "verbs.traffic_class=104", &errors), 0);
+	conf_errors_finish(&errors);
+	ck_assert_int_eq(conf_apply_verbs(conf, NULL), 0);
+	ck_assert_uint_eq(rmem_verbs_options()->mtu_bytes, mtus[_i].bytes);
+	ck_assert_str_eq(rmem_verbs_options()->source, "rxe0");
+	ck_assert_uint_eq(rmem_verbs_options()->ack_timeout_us, 20000);
+	ck_assert_uint_eq(rmem_verbs_options()->traffic_class, 104);
 }
 END_TEST
 
@@ -130,6 +171,8 @@ int main(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, defaults_are_the_engines);
 	tcase_add_test(tcase, defaults_are_the_servers);
+	tcase_add_test(tcase, defaults_are_those_of_verbs);
+	tcase_add_loop_test(tcase, settings_of_verbs_reach_it, 0, (int)RMEM_COUNT_OF(mtus));
 	tcase_add_test(tcase, limits_are_the_engines);
 	tcase_add_loop_test(tcase, the_engine_takes_the_least_and_the_most_that_is_allowed, 0,
 			    (int)RMEM_COUNT_OF(extremes));

@@ -165,7 +165,8 @@ START_TEST(every_error_of_a_file_is_told_in_the_order_of_its_lines)
 	       "};\n"
 	       "fs: { cache = alwys; wait = true;\n"
 	       "  wait = \"5s\"; };\n",
-	       "x.cfg:1: servers: found \"smh:/x\"; allowed: a list of shm:/PATH, up to 256",
+	       "x.cfg:1: servers: found \"smh:/x\"; allowed: a list of shm:/PATH or "
+	       "verbs://HOST:PORT, up to 256",
 	       "x.cfg:3: engine.chunk: found \"64KB\", which may mean 1000 or 1024: write KiB, "
 	       "MiB, "
 	       "GiB or TiB; allowed: a size from 4KiB to 64MiB, a multiple of 4KiB",
@@ -190,7 +191,8 @@ START_TEST(a_value_of_the_wrong_type_is_named)
 	       "store: { url = true; map_size = 1.5; sync_interval = ( \"1s\" ); };\n"
 	       "fs: { reactors = true; allow_other = \"true\"; cache = 1; control = { }; };\n"
 	       "server: { listen = [ 1, 2 ]; socket_mode = 600; };\n",
-	       "x.cfg:1: servers: found the number 5; allowed: a list of shm:/PATH, up to 256",
+	       "x.cfg:1: servers: found the number 5; allowed: a list of shm:/PATH or "
+	       "verbs://HOST:PORT, up to 256",
 	       "x.cfg:2: store.url: found true; allowed: lmdb:/PATH",
 	       "x.cfg:2: store.map_size: found 1.5; allowed: a size from 16MiB to 16TiB, a "
 	       "multiple "
@@ -200,7 +202,8 @@ START_TEST(a_value_of_the_wrong_type_is_named)
 	       "x.cfg:3: fs.allow_other: found the string \"true\"; allowed: true or false",
 	       "x.cfg:3: fs.cache: found the number 1; allowed: default, none, auto or always",
 	       "x.cfg:3: fs.control: found a group; allowed: an absolute path or auto",
-	       "x.cfg:4: server.listen: found the number 1; allowed: a list of shm:/PATH, up to 16",
+	       "x.cfg:4: server.listen: found the number 1; allowed: a list of shm:/PATH or "
+	       "verbs://HOST:PORT, up to 16",
 	       "x.cfg:4: server.socket_mode: found \"600\", which has to be a string, such as "
 	       "\"0600\"; allowed: octal access rights from 0000 to 0777");
 }

@@ -136,7 +136,8 @@ START_TEST(all_errors_of_file_and_options_are_printed)
 		 "rmemfs: %s:1: engine.depth: found \"1\", which is out of range; allowed: a whole "
 		 "number from 2 to 32768\n"
 		 "rmemfs: --set bogus: there is no such setting; --help-config lists all\n"
-		 "rmemfs: servers: not set, but rmemfs needs it; allowed: a list of shm:/PATH, up "
+		 "rmemfs: servers: not set, but rmemfs needs it; allowed: a list of shm:/PATH or "
+		 "verbs://HOST:PORT, up "
 		 "to 256\n",
 		 path);
 	ck_assert_str_eq(err, expected);
