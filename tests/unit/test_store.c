@@ -471,6 +471,46 @@ static int put_ten(struct store_txn *txn, void *user)
 	return 0;
 }
 
+/* A hook that notes how its transaction ended, and in which order. */
+struct note {
+	struct store_hook hook;
+	const char *name;
+	char *log; /* "NAME+" committed, "NAME-" not */
+};
+
+static void note_end(struct store_hook *hook, bool committed)
+{
+	struct note *note = RMEM_CONTAINER_OF(hook, struct note, hook);
+
+	strcat(note->log, note->name);
+	strcat(note->log, committed ? "+" : "-");
+}
+
+START_TEST(hooks_are_told_how_their_transaction_ended)
+{
+	struct store *store = open_new(_i);
+	char log[32] = "";
+	struct note first = {.hook.ended = note_end, .name = "a", .log = log};
+	struct note second = {.hook.ended = note_end, .name = "b", .log = log};
+	struct store_txn *txn = begin(store, STORE_WRITE);
+
+	store_at_end(txn, &first.hook);
+	ck_assert(store_has_hook(txn, &first.hook));
+	ck_assert(!store_has_hook(txn, &second.hook));
+	store_at_end(txn, &second.hook);
+	ck_assert_int_eq(store_put(txn, text("k"), text("v")), 0);
+	ck_assert_str_eq(log, "");
+	ck_assert_int_eq(store_commit(txn), 0);
+	ck_assert_str_eq(log, "a+b+");
+	txn = begin(store, STORE_WRITE);
+	ck_assert(!store_has_hook(txn, &first.hook));
+	store_at_end(txn, &second.hook);
+	store_abort(txn);
+	ck_assert_str_eq(log, "a+b+b-");
+	store_close(store);
+}
+END_TEST
+
 /* Puts values until the store is full, and returns how many fit. */
 static unsigned fill(struct store *store, size_t size)
 {
@@ -778,6 +818,7 @@ int main(void)
 	tcase_add_loop_test(tc, reader_keeps_its_snapshot_while_others_commit, 0, BACKENDS);
 	tcase_add_loop_test(tc, writers_of_several_threads_lose_no_update, 0, BACKENDS);
 	tcase_add_loop_test(tc, failed_change_of_an_update_is_undone_and_reported, 0, BACKENDS);
+	tcase_add_loop_test(tc, hooks_are_told_how_their_transaction_ended, 0, BACKENDS);
 	tcase_add_loop_test(tc, full_store_refuses_writes_reads_on_and_recovers_by_deleting, 0,
 			    BACKENDS);
 	tcase_add_loop_test(tc, what_was_committed_is_there_after_reopening, 0, BACKENDS);
