@@ -16,7 +16,7 @@ PORT_OUT, PORT_ERR, PORT_STATUS = 1, 2, 3  # guest/start knows them by these num
 # tsc: each look at any other clock is a trap into QEMU, and the kernel would distrust this one.
 KERNEL_ARGS = ("console=ttyS0 loglevel=4 panic=-1 oops=panic mitigations=off "
                "random.trust_cpu=on tsc=reliable")
-GRACE_S = 30  # beyond the command's time-out, for the guest to report what hangs
+GRACE_S = 60  # beyond the command's time-out, for the guest to report what hangs
 STOP_S = 5
 POLL_S = 0.5
 CHUNK_BYTES = 1 << 16

@@ -7,7 +7,7 @@ set -u
 
 export RMEMFS="$RMEM_BUILD/fs/rmemfs" RMEMD="$RMEM_BUILD/tools/rmemd"
 export RMEMCTL="$RMEM_BUILD/tools/rmemctl" RMEM_HELPERS="$RMEM_BUILD/tests/support"
-export RMEM_TEST_SECONDS=200 # emulation is slow
+export RMEM_TEST_SECONDS=400 # emulation is slow
 failed=0
 for scenario; do
     # shellcheck disable=SC2086 # its arguments
