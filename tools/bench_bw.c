@@ -16,6 +16,7 @@ struct bw {
 	unsigned size_count;
 	uint64_t sizes[BENCH_SIZES_MAX];
 	struct bench_point points[BENCH_SIZES_MAX];
+	struct bench_point copies[BENCH_SIZES_MAX]; /* the same without the engine, with --copy */
 	struct bench_facts facts;
 };
 
@@ -70,7 +71,7 @@ static void collect_facts(struct bw *bw)
 		bench_fact_note(facts, "Stopped early: this is what was measured until then.");
 }
 
-static void print_row(const struct bench_point *point)
+static void print_row(const struct bench_point *point, const struct bench_point *copy)
 {
 	struct bench_summary bandwidth;
 
@@ -79,7 +80,11 @@ static void print_row(const struct bench_point *point)
 		printf(" %*.*f", columns[i].width, columns[i].decimals,
 		       bench_point_median(point, columns[i].metric));
 	bench_point_summary(point, BENCH_BANDWIDTH, &bandwidth);
-	printf(" %8.1f\n", bandwidth.spread_percent);
+	printf(" %8.1f", bandwidth.spread_percent);
+	if (copy->runs > 0)
+		printf(" %10.3f %11.1f", bench_point_median(copy, BENCH_BANDWIDTH),
+		       bench_point_median(copy, BENCH_CPU_NS));
+	putchar('\n');
 }
 
 static void print_table(const struct bw *bw)
@@ -92,10 +97,13 @@ static void print_table(const struct bw *bw)
 	printf("#%9s", "bytes");
 	for (size_t i = 0; i < RMEM_COUNT_OF(columns); i++)
 		printf(" %*s", columns[i].width, columns[i].title);
-	printf(" %8s\n", "spread %");
+	printf(" %8s", "spread %");
+	if (bw->line->settings.copy)
+		printf(" %10s %11s", "copy GB/s", "CPU ns/op");
+	putchar('\n');
 	for (unsigned i = 0; i < bw->size_count; i++) {
 		if (bw->points[i].runs > 0)
-			print_row(&bw->points[i]);
+			print_row(&bw->points[i], &bw->copies[i]);
 	}
 }
 
@@ -114,6 +122,11 @@ static void print_json(const struct bw *bw)
 		bench_json_open_object(&json, NULL);
 		bench_json_count(&json, "bytes", bw->points[i].bytes);
 		bench_point_json(&bw->points[i], &json);
+		if (bw->copies[i].runs > 0) {
+			bench_json_open_object(&json, "copy");
+			bench_point_json(&bw->copies[i], &json);
+			bench_json_close_object(&json);
+		}
 		bench_json_close_object(&json);
 	}
 	bench_json_close_array(&json);
@@ -181,12 +194,24 @@ static int report(struct bw *bw, struct rmem_error *error)
 
 /* --- Measuring -------------------------------------------------------------------------------- */
 
+static int measure_one(struct bw *bw, struct bench_load *load, struct bench_point *point,
+		       struct rmem_error *error)
+{
+	struct bench_result result;
+	int rc;
+
+	load->seed++;
+	rc = bench_crew_measure(bw->crew, load, &result, error);
+	if (rc == 0)
+		bench_point_add(point, &result);
+	return rc;
+}
+
 /* All sizes, and all over again: what drifts while it runs meets every size alike. */
 static int measure(struct bw *bw, struct rmem_error *error)
 {
 	const struct bench_settings *settings = &bw->line->settings;
-	struct bench_load load;
-	struct bench_result result;
+	struct bench_load load, copy;
 
 	bench_ground_load(&bw->ground, &load);
 	load.op = settings->op == BENCH_READ ? RMEM_READ : RMEM_WRITE;
@@ -195,12 +220,15 @@ static int measure(struct bw *bw, struct rmem_error *error)
 			int rc;
 
 			load.size_bytes = bw->sizes[i];
-			load.seed++;
 			bench_progress(run + 1, settings->repeat, "messages of", bw->sizes[i]);
-			rc = bench_crew_measure(bw->crew, &load, &result, error);
+			rc = measure_one(bw, &load, &bw->points[i], error);
+			copy = load;
+			copy.bare = true;
+			copy.verify = false;
+			if (rc == 0 && settings->copy)
+				rc = measure_one(bw, &copy, &bw->copies[i], error);
 			if (rc != 0)
 				return rc;
-			bench_point_add(&bw->points[i], &result);
 		}
 	}
 	return 0;
@@ -215,9 +243,13 @@ static int set_up(struct bw *bw, struct rmem_error *error)
 	if (rc == 0)
 		rc = bench_crew_create(bw->rig, bench_ground_samples(&bw->ground), &bw->crew,
 				       error);
-	for (unsigned i = 0; rc == 0 && i < bw->size_count; i++)
-		rc = bench_point_init(&bw->points[i], bw->sizes[i],
-				      (unsigned)bw->line->settings.repeat, error);
+	for (unsigned i = 0; rc == 0 && i < bw->size_count; i++) {
+		unsigned runs = (unsigned)bw->line->settings.repeat;
+
+		rc = bench_point_init(&bw->points[i], bw->sizes[i], runs, error);
+		if (rc == 0)
+			rc = bench_point_init(&bw->copies[i], bw->sizes[i], runs, error);
+	}
 	return rc;
 }
 
@@ -237,8 +269,10 @@ int bench_bw(const struct bench_line *line, struct rmem_error *error)
 	}
 	if (rc == 0 || (rc == -ECANCELED && bw->points[0].runs > 0))
 		rc = report(bw, error);
-	for (unsigned i = 0; i < bw->size_count; i++)
+	for (unsigned i = 0; i < bw->size_count; i++) {
 		bench_point_finish(&bw->points[i]);
+		bench_point_finish(&bw->copies[i]);
+	}
 	bench_crew_destroy(bw->crew);
 	bench_rig_destroy(bw->rig);
 	bench_ground_finish(&bw->ground);

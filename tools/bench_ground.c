@@ -75,6 +75,7 @@ int bench_ground_rig(const struct bench_ground *ground, enum rmem_poll_mode mode
 		.urls = ground->urls,
 		.url_count = ground->url_count,
 		.share_bytes = ground->budget.share_bytes,
+		.has_twin = ground->line->settings.copy != 0,
 		.message_bytes = ground->line->settings.size_max,
 	};
 

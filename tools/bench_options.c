@@ -261,6 +261,13 @@ const struct bench_option bench_options[] = {
 		.setting = "engine.poll",
 	},
 	{
+		.name = "--copy",
+		.help = "measure a loop that only copies the same messages, too, in turn",
+		.kind = BENCH_OPTION_FLAG,
+		.commands = BENCH_BW,
+		.offset = FIELD(copy),
+	},
+	{
 		.name = "--verify",
 		.help = "compare what arrived, outside of what is timed",
 		.kind = BENCH_OPTION_FLAG,

@@ -24,7 +24,7 @@ uint64_t bench_budget_limit(const struct bench_settings *settings)
 int bench_budget_make(const struct bench_settings *settings, unsigned own_servers,
 		      uint64_t limit_bytes, struct bench_budget *budget, struct rmem_error *error)
 {
-	uint64_t stretches = settings->reactors * (1 + (uint64_t)own_servers);
+	uint64_t stretches = settings->reactors * (1 + settings->copy + (uint64_t)own_servers);
 	uint64_t most = rmem_round_down(limit_bytes / stretches, RMEM_PAGE_BYTES);
 	char size[BENCH_SIZE_TEXT], share[BENCH_SIZE_TEXT], limit[BENCH_SIZE_TEXT];
 
@@ -118,8 +118,15 @@ static int make_memory(struct bench_rig *rig, const struct bench_rig_options *op
 
 	if (rc != 0)
 		return rmem_fail_prefix(error, rc, "memory for messages (see --memory)");
-	for (unsigned i = 0; i < rig->reactor_count; i++)
+	if (options->has_twin)
+		rc = rmem_arena_init(&rig->twins, &arena, error);
+	if (rc != 0)
+		return rmem_fail_prefix(error, rc, "memory to copy to (see --memory)");
+	for (unsigned i = 0; i < rig->reactor_count; i++) {
 		rig->local[i] = rmem_arena_get(&rig->arena);
+		if (options->has_twin)
+			rig->twin[i] = rmem_arena_get(&rig->twins);
+	}
 	return rmem_memory_register(rig->engine, rig->arena.base, rig->arena.length, &rig->memory,
 				    error);
 }
@@ -169,6 +176,7 @@ void bench_rig_destroy(struct bench_rig *rig)
 	rmem_memory_unregister(rig->memory);
 	rmem_engine_destroy(rig->engine);
 	rmem_arena_finish(&rig->arena);
+	rmem_arena_finish(&rig->twins);
 	free(rig->parts);
 	free(rig);
 }

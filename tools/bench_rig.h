@@ -24,7 +24,8 @@ struct bench_budget {
 		share_bytes; /* of a reactor, here and on each server; less when there isn't more */
 };
 
-/* Divides `limit_bytes` among reactors, here and on `own_servers` in this process. -ENOMEM when a
+/* Divides `limit_bytes` among reactors, here (twice with settings->copy) and on `own_servers` in
+ * this process. -ENOMEM when a
  * reactor's share does not hold one message of the largest size. Pure computation. */
 int bench_budget_make(const struct bench_settings *settings, unsigned own_servers,
 		      uint64_t limit_bytes, struct bench_budget *budget,
@@ -40,6 +41,7 @@ struct bench_rig_options {
 	const char *const *urls; /* the caller's, until the rig is made */
 	unsigned url_count;
 	uint64_t share_bytes;	/* local memory of each reactor */
+	bool has_twin;		/* memory to copy to without an engine, too */
 	uint64_t message_bytes; /* the largest: a server must have room for one a reactor */
 };
 
@@ -57,6 +59,8 @@ struct bench_rig {
 	struct rmem_memory *memory;
 	uint64_t share_bytes; /* usable by a reactor: the least of local and remote */
 	unsigned char *local[RMEM_REACTORS_MAX];
+	struct rmem_arena twins;
+	unsigned char *twin[RMEM_REACTORS_MAX]; /* as long as `local` each; NULL without */
 	struct bench_part *parts; /* of server s for reactor r at s * reactor_count + r */
 };
 

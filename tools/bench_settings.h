@@ -63,6 +63,7 @@ struct bench_settings {
 	uint64_t memory_bytes; /* local and remote, at most; 0: half of what is free */
 	uint64_t overwrite;
 	uint64_t verify;
+	uint64_t copy; /* measure plain copies, too */
 	uint64_t json;
 	const char *plot; /* NULL: none */
 };

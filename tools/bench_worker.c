@@ -77,10 +77,8 @@ static void ended(struct rmem_batch *batch, int status)
 		begin(transfer->next, now_ns);
 }
 
-/* Runs `count` batches, or as many as fit into `limit_ns` (0: no limit). A function by itself, so
- * that a profiler can be told to look at nothing else. */
-__attribute__((noinline)) static void drive(struct bench_worker *worker, uint64_t count,
-					    uint64_t limit_ns)
+/* Returns what time it is. */
+static uint64_t start_clock(struct bench_worker *worker, uint64_t count, uint64_t limit_ns)
 {
 	uint64_t now_ns = rmem_now_ns();
 
@@ -89,15 +87,79 @@ __attribute__((noinline)) static void drive(struct bench_worker *worker, uint64_
 	worker->ended = 0;
 	worker->start_ns = now_ns;
 	worker->deadline_ns = limit_ns != 0 ? now_ns + limit_ns : UINT64_MAX;
-	for (uint32_t i = 0; i < worker->load->in_flight && worker->started < count; i++) {
-		/* Reactors and flights begin with different servers. */
-		uint32_t chain = (i + worker->index) % worker->chains;
+	return now_ns;
+}
 
-		begin(&worker->transfers[i * worker->chains + chain], now_ns);
-	}
+static void stop_clock(struct bench_worker *worker)
+{
+	worker->end_ns = worker->ended > 0 ? worker->ends_ns[worker->ended - 1] : worker->start_ns;
+}
+
+/* The transfer that flight `i` begins with: reactors and flights begin with different servers. */
+static struct bench_transfer *first_of(const struct bench_worker *worker, uint32_t i)
+{
+	return &worker->transfers[i * worker->chains + (i + worker->index) % worker->chains];
+}
+
+__attribute__((noinline)) void bench_worker_drive(struct bench_worker *worker, uint64_t count,
+						  uint64_t limit_ns)
+{
+	uint64_t now_ns = start_clock(worker, count, limit_ns);
+
+	for (uint32_t i = 0; i < worker->load->in_flight && worker->started < count; i++)
+		begin(first_of(worker, i), now_ns);
 	while (worker->in_flight > 0)
 		rmem_reactor_run(worker->reactor, RUN_MS);
-	worker->end_ns = worker->ended > 0 ? worker->ends_ns[worker->ended - 1] : now_ns;
+	stop_clock(worker);
+}
+
+/* --- Only copying ----------------------------------------------------------------------------- */
+
+/* Slots lie alike in `local` and `twin`. */
+static void copy_batch(const struct rmem_batch *batch, unsigned char *local, unsigned char *twin)
+{
+	const struct rmem_segment *segment = batch->segments;
+	const struct rmem_segment *end = segment + batch->segment_count;
+
+	if (batch->op == RMEM_WRITE) {
+		for (; segment < end; segment++)
+			memcpy(twin + ((unsigned char *)segment->local - local), segment->local,
+			       segment->length);
+	} else {
+		for (; segment < end; segment++)
+			memcpy(segment->local, twin + ((unsigned char *)segment->local - local),
+			       segment->length);
+	}
+}
+
+/* The same messages, but that a server's memory is a twin of it here. Batches that would be under
+ * way together follow each other. */
+__attribute__((noinline)) void bench_worker_copy(struct bench_worker *worker, uint64_t count,
+						 uint64_t limit_ns)
+{
+	uint64_t now_ns = start_clock(worker, count, limit_ns);
+	unsigned char *local = worker->rig->local[worker->index];
+	unsigned char *twin = worker->rig->twin[worker->index];
+	uint32_t flight = 0;
+
+	while (worker->ended < count && now_ns < worker->deadline_ns && !bench_is_stopped()) {
+		uint64_t start_ns = now_ns;
+
+		copy_batch(&worker->transfers[flight * worker->chains].batch, local, twin);
+		flight = flight + 1 < worker->load->in_flight ? flight + 1 : 0;
+		now_ns = rmem_now_ns();
+		worker->latencies_ns[worker->ended] = now_ns - start_ns;
+		worker->ends_ns[worker->ended++] = now_ns;
+	}
+	stop_clock(worker);
+}
+
+static void run_load(struct bench_worker *worker, uint64_t count)
+{
+	if (worker->load->bare)
+		bench_worker_copy(worker, count, worker->load->limit_ns);
+	else
+		bench_worker_drive(worker, count, worker->load->limit_ns);
 }
 
 static void measure(struct bench_worker *worker)
@@ -109,7 +171,7 @@ static void measure(struct bench_worker *worker)
 	rmem_stats_read(stats, &before);
 	worker->from_ns = rmem_now_ns();
 	cpu_ns = bench_thread_cpu_ns();
-	drive(worker, worker->load->iterations, worker->load->limit_ns);
+	run_load(worker, worker->load->iterations);
 	worker->cpu_ns = bench_thread_cpu_ns() - cpu_ns;
 	worker->until_ns = rmem_now_ns();
 	rmem_stats_read(stats, &worker->counted);
@@ -261,7 +323,7 @@ void bench_worker_run(struct bench_worker *worker, struct bench_gate *gate)
 	if (worker->load->verify)
 		prepare_content(worker);
 	if (worker->rc == 0)
-		drive(worker, worker->load->warmup, worker->load->limit_ns);
+		run_load(worker, worker->load->warmup);
 	if (wait_at(gate) == BENCH_GATE_GO_HOME)
 		return;
 	if (worker->rc == 0)

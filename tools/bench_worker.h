@@ -38,6 +38,7 @@ struct bench_load {
 	enum bench_layout_kind layout;
 	enum bench_spread spread;
 	bool verify;
+	bool bare; /* no engine: a loop that copies the same messages, of rigs that have a twin */
 	uint64_t seed; /* of the content to verify: another for each measurement */
 };
 
@@ -97,6 +98,12 @@ void bench_gate_open(struct bench_gate *gate, unsigned count, enum bench_gate_st
 /* The whole of a measurement, on a thread that may drive the reactor: warms up, waits at the gate,
  * measures, verifies. The result is in the worker. */
 void bench_worker_run(struct bench_worker *worker, struct bench_gate *gate);
+
+/* What is measured: runs `count` batches, or as many as fit into `limit_ns` (0: no limit), through
+ * the engine or as bare copies. Functions by themselves, so that a profiler can be told to look at
+ * nothing else. */
+void bench_worker_drive(struct bench_worker *worker, uint64_t count, uint64_t limit_ns);
+void bench_worker_copy(struct bench_worker *worker, uint64_t count, uint64_t limit_ns);
 
 /* Nanoseconds that the calling thread, or the process, spent on a processor. */
 uint64_t bench_thread_cpu_ns(void);

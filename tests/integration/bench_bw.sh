@@ -55,8 +55,13 @@ same 0.9375 "$(awk '!/^#/ { print $13 }' "$WORK/out")" "merges of pages into 64 
 bw --layout scattered --size 4KiB --iterations 8 --repeat 1 --op read --verify
 same 0.0000 "$(awk '!/^#/ { print $13 }' "$WORK/out")" "merges of scattered pages"
 
+note "next to copies"
+bw --copy --size 4KiB --iterations 100 --repeat 2 --reactors 2
+awk '!/^#/ { if (NF != 16 || $15 <= 0 || $16 <= 0) exit 1 }' "$WORK/out" ||
+    fail "no figures of copies: $(cat "$WORK/out")"
+
 note "JSON"
-bw --size 256:1KiB --iterations 20 --repeat 3 --servers 3 --in-flight 2 --reactors 2 --json
+bw --size 256:1KiB --iterations 20 --repeat 3 --servers 3 --in-flight 2 --reactors 2 --json --copy
 python3 - "$WORK/out" <<'END' || fail "the JSON is not right: $(cat "$WORK/out")"
 import json, sys
 result = json.load(open(sys.argv[1]))
@@ -71,6 +76,7 @@ for row in result["results"]:
         figure = row[name]
         assert 0 < figure["min"] <= figure["median"] <= figure["max"], (name, figure)
     assert row["merges_per_op"]["median"] == 0
+    assert row["copy"]["bandwidth_gb_per_s"]["median"] > 0
 END
 
 note "somebody else's server"

@@ -36,6 +36,7 @@ static void start(unsigned reactors, unsigned server_count, enum rmem_poll_mode 
 		.urls = urls,
 		.url_count = server_count,
 		.share_bytes = SHARE_BYTES,
+		.has_twin = true,
 		.message_bytes = 4096,
 	};
 	ck_assert_msg(bench_servers_start(&own, &servers, &error) == 0, "%s", error.text);
@@ -158,6 +159,31 @@ START_TEST(more_messages_than_memory_share_it)
 	load.batch = 300; /* there is room for 64 */
 	ck_assert_msg(measure(&load) == 0, "%s", error.text);
 	ck_assert_double_eq(value(BENCH_WRS), 1);
+}
+END_TEST
+
+START_TEST(a_bare_copy_moves_the_same_messages)
+{
+	struct bench_load load = small_load((enum rmem_op)_i);
+
+	start(2, 2, RMEM_POLL_ADAPTIVE);
+	load.bare = true;
+	load.verify = false;
+	for (unsigned i = 0; i < 2; i++) {
+		memset(rig->local[i], _i == RMEM_WRITE ? 'x' : 0, SHARE_BYTES);
+		memset(rig->twin[i], _i == RMEM_WRITE ? 0 : 'x', SHARE_BYTES);
+	}
+	ck_assert_msg(measure(&load) == 0, "%s", error.text);
+	ck_assert_double_eq(value(BENCH_ITERATIONS), 100);
+	ck_assert_double_gt(value(BENCH_BANDWIDTH), 0);
+	ck_assert_double_eq(value(BENCH_WRS), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned char *to = _i == RMEM_WRITE ? rig->twin[i] : rig->local[i];
+		uint64_t moved = load.batch * load.size_bytes;
+
+		ck_assert_ptr_null(memchr(to, 0, moved));
+		ck_assert_uint_eq(to[moved], 0);
+	}
 }
 END_TEST
 
@@ -308,6 +334,7 @@ int main(void)
 	tcase_add_loop_test(tcase, more_messages_than_memory_share_it, RMEM_READ, RMEM_WRITE + 1);
 	tcase_add_loop_test(tcase, content_that_something_else_overwrote_is_found, RMEM_READ,
 			    RMEM_WRITE + 1);
+	tcase_add_loop_test(tcase, a_bare_copy_moves_the_same_messages, RMEM_READ, RMEM_WRITE + 1);
 	tcase_add_test(tcase, a_limit_ends_a_measurement_early);
 	tcase_add_test(tcase, a_stopped_measurement_is_cancelled);
 	tcase_add_test(tcase, a_server_that_goes_ends_it_with_its_name);

@@ -325,6 +325,9 @@ START_TEST(memory_is_shared_out_where_it_is_short)
 	ck_assert_uint_eq(budget.wanted_bytes, GIB);
 	ck_assert_int_eq(bench_budget_make(&line.settings, 0, GIB, &budget, &error), 0);
 	ck_assert_uint_eq(budget.share_bytes, GIB / 2);
+	ck_assert_int_eq(read_line(BENCH_BW, "--preset mw-chunkoff --copy"), CONF_RUN);
+	ck_assert_int_eq(bench_budget_make(&line.settings, 2, GIB, &budget, &error), 0);
+	ck_assert_uint_eq(budget.share_bytes, GIB / 8);
 }
 END_TEST
 
