@@ -19,7 +19,7 @@
 static_assert(HEADER_BYTES == 80, "the payload of a write would not be page aligned");
 
 #define READS_PER_TURN 32
-#define BACKLOG        8  /* requests found in one turn that call for help */
+#define BACKLOG	       8  /* requests found in one turn that call for help */
 #define HELP_IDLE      64 /* turns without a request after which a helper goes; some 20 us */
 
 struct channel {
@@ -36,8 +36,9 @@ struct channel {
 	unsigned request_count;
 	struct channel_request *requests;
 
-	/* The first channel reads the device all the time, the others when they are called. A single
-	 * reader is quickest at low depth, where more of them would only wake each other up. */
+	/* The first channel reads the device all the time, the others when they are called. A
+	 * single reader is quickest at low depth, where more of them would only wake each other up.
+	 */
 	struct channel *helper; /* whom we call */
 	bool is_helper;
 	unsigned idle_turns;
@@ -148,8 +149,8 @@ static unsigned read_one(struct channel *channel)
 	struct channel_request *request = channel->free;
 	ssize_t size;
 
-	/* Not read(): in a program with threads that is a cancellation point, which costs as much as
-	 * the bookkeeping of a request. */
+	/* Not read(): in a program with threads that is a cancellation point, which costs as much
+	 * as the bookkeeping of a request. */
 	size = syscall(SYS_read, channel->fd, request->message, HEADER_BYTES + DATA_TRANSFER_MAX);
 	if (RMEM_LIKELY(size > 0)) {
 		handle(channel, request, (size_t)size);

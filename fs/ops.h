@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The FUSE operation table: decode, call, reply. ops.c holds the table and attributes, ops_name.c
- * names, directories and extended attributes, ops_file.c open files. Handlers run on the reactor
- * thread that took the request and end it there, but for what waits for a disk or for the kernel.
+ * names, directories and extended attributes, ops_file.c open files, ops_io.c reads and writes,
+ * ops_space.c size and space. Handlers run on the reactor thread that took the request and end it
+ * there, but for what waits for a disk or for the kernel.
  */
 #pragma once
 
@@ -48,6 +49,24 @@ struct namespace_caller ops_caller(fuse_req_t req);
 
 /* security.capability goes when the owner or the content changes. */
 void ops_drop_capability(struct mount *mount, struct inode *inode);
+
+/* --- For ops_io.c and ops_space.c ------------------------------------------------------------- */
+
+/* What follows the header in the message that the request came in. */
+const void *ops_message_body(const struct channel_request *request);
+
+/* Keeps the request, and fills in what all data requests have in common. */
+struct data_request *ops_prepare(struct channel_request *request, fuse_req_t req,
+				 enum data_kind kind, struct inode *inode);
+
+/* Lets an interrupt end the wait for a lost server, on mounts that wait. */
+void ops_allow_interrupt(struct mount *mount, fuse_req_t req, struct data_request *data);
+
+/* Replies and releases; when the change took privileges from the file, the kernel is told first. */
+void ops_reply_changed(struct channel_request *request, int status,
+		       void (*reply)(struct channel_request *request, int status));
+
+/* --- Handlers --------------------------------------------------------------------------------- */
 
 void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);

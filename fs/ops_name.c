@@ -190,7 +190,8 @@ static size_t add_plus(fuse_req_t req, char *buffer, size_t room,
 	if (strcmp(found->name, ".") != 0 && strcmp(found->name, "..") != 0 &&
 	    inode_get(mount->volume, found->ino, &inode) == 0)
 		ops_fill_entry(mount, inode, &entry);
-	/* Without an inode (removed since the snapshot) the kernel looks the name up when needed. */
+	/* Without an inode (removed since the snapshot) the kernel looks the name up when needed.
+	 */
 	size = fuse_add_direntry_plus(req, buffer, room, found->name, &entry, (off_t)found->next);
 	if (size > room && inode != NULL)
 		inode_unref(mount->volume, inode, 1);

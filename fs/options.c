@@ -121,8 +121,8 @@ static unsigned to_ms(uint64_t us)
 	return (unsigned)((us + 999) / 1000);
 }
 
-/* All but the first work only when many requests wait, so as many as there are processors do no harm;
- * more than four only pay off with more than one fast link. */
+/* All but the first work only when many requests wait, so as many as there are processors do no
+ * harm; more than four only pay off with more than one fast link. */
 static unsigned default_reactors(void)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
