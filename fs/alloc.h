@@ -29,8 +29,6 @@ struct alloc_run {
 	uint64_t page; /* within the region */
 };
 
-/* Deletes the bitmaps of regions that the volume has lost; loads nothing yet.
- * Errors: -EIO, -ENOSPC, -ENOMEM. */
 int alloc_create(struct volume *volume, struct allocator **allocator) RMEM_MUST_CHECK;
 void alloc_destroy(struct allocator *allocator); /* NULL is fine */
 

@@ -67,7 +67,7 @@ static int load_group(void *user, struct store_slice key, struct store_slice val
 	int result = record_parse_pair(key, RECORD_BITMAP, &id, &index);
 
 	if (result != 0 || index >= region->group_count)
-		return result; /* a group beyond the region: alloc_create() deletes those */
+		return result; /* a group beyond the region: the checker tells */
 	group = &region->groups[index];
 	result = alloc_group_words(group);
 	if (result != 0)
@@ -156,69 +156,14 @@ int alloc_add_region(struct allocator *allocator, uint32_t id, uint64_t pages)
 
 /* --- Beginning and end ------------------------------------------------------------------------ */
 
-#define DEAD_AT_ONCE 64u
-
-/* Bitmaps of memory that was lost. */
-struct dead {
-	struct volume *volume;
-	struct record_key keys[DEAD_AT_ONCE];
-	unsigned count;
-};
-
-static int find_dead(void *user, struct store_slice key, struct store_slice value)
-{
-	struct dead *dead = user;
-	const struct volume_region *region;
-	uint64_t id, index;
-
-	(void)value;
-	if (record_parse_pair(key, RECORD_BITMAP, &id, &index) != 0 || id > UINT32_MAX)
-		return 0; /* whatever it is */
-	region = volume_region(dead->volume, (uint32_t)id);
-	if (region != NULL && !region->lost &&
-	    index < (region->length / VOLUME_PAGE_BYTES + RECORD_GROUP_PAGES - 1) /
-			    RECORD_GROUP_PAGES)
-		return 0;
-	(void)record_key_pair(&dead->keys[dead->count++], RECORD_BITMAP, id, index);
-	return dead->count == DEAD_AT_ONCE ? 1 : 0;
-}
-
-static int delete_dead(struct store_txn *txn, void *user)
-{
-	struct dead *dead = user;
-	struct record_key key;
-	int result;
-
-	dead->count = 0;
-	result = store_scan(txn, record_key_kind(&key, RECORD_BITMAP), (struct store_slice){0},
-			    find_dead, dead);
-	if (result >= 0)
-		result = 0;
-	for (unsigned i = 0; i < dead->count && result == 0; i++) {
-		struct record_key *found = &dead->keys[i];
-
-		result = store_delete(txn, (struct store_slice){found->bytes, 17});
-	}
-	return result;
-}
-
 int alloc_create(struct volume *volume, struct allocator **result)
 {
 	struct allocator *allocator = calloc(1, sizeof(*allocator));
-	struct dead dead = {.volume = volume};
-	int error;
 
 	if (allocator == NULL)
 		return -ENOMEM;
 	allocator->volume = volume;
 	pthread_mutex_init(&allocator->lock, NULL);
-	do {
-		error = store_shrink(volume->store, delete_dead, &dead);
-	} while (error == 0 && dead.count == DEAD_AT_ONCE);
-	if (error != 0) {
-		alloc_destroy(allocator);
-		return error;
-	}
 	*result = allocator;
 	return 0;
 }

@@ -312,31 +312,6 @@ START_TEST(giving_pages_of_lost_memory_changes_nothing)
 }
 END_TEST
 
-START_TEST(bitmaps_of_lost_memory_go_when_the_volume_is_opened)
-{
-	struct store_slice value;
-	struct record_key key;
-	struct store_txn *txn;
-
-	small_volume_attach(&small, 1, 200 * GROUP);
-	small_volume_attach(&small, 2, GROUP);
-	txn = begin();
-	for (uint64_t group = 0; group < 200; group++)
-		ck_assert_uint_eq(taken(1, group * GROUP, 1).page, group * GROUP);
-	(void)taken(2, 0, 5);
-	ck_assert_int_eq(commit(txn), 0);
-	small_volume_lose(&small, 1);
-	small_volume_reopen(&small);
-	ck_assert_int_eq(store_begin(small.volume.store, STORE_READ, &txn), 0);
-	for (uint64_t group = 0; group < 200; group++)
-		ck_assert_int_eq(
-			store_get(txn, record_key_pair(&key, RECORD_BITMAP, 1, group), &value),
-			-ENOENT);
-	ck_assert_int_eq(store_get(txn, record_key_pair(&key, RECORD_BITMAP, 2, 0), &value), 0);
-	store_abort(txn);
-}
-END_TEST
-
 START_TEST(region_of_another_size_is_refused)
 {
 	small_volume_attach(&small, 1, 100);
@@ -580,7 +555,6 @@ int main(void)
 	tcase_add_test(tc, what_was_not_taken_can_not_be_given);
 	tcase_add_test(tc, pages_of_a_server_that_is_not_there_yet_are_given_back);
 	tcase_add_test(tc, giving_pages_of_lost_memory_changes_nothing);
-	tcase_add_test(tc, bitmaps_of_lost_memory_go_when_the_volume_is_opened);
 	tcase_add_test(tc, region_of_another_size_is_refused);
 	tcase_add_test(tc, damaged_bitmap_costs_its_group_and_no_more);
 	tcase_add_test(tc, steps_of_one_transaction_add_up);
