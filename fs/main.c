@@ -153,6 +153,7 @@ static int start(struct process *process, struct rmem_error *error)
 		return result;
 	process->mount.volume = process->volume;
 	process->mount.cache = options_cache(conf);
+	process->mount.default_permissions = session.default_permissions;
 	result = session_create(&process->mount, &session, error);
 	if (result == 0)
 		result = serve_start(&process->mount, process->engine, &process->threads, error);

@@ -21,6 +21,7 @@ struct mount {
 	struct volume *volume;
 	struct data_shared *data;
 	enum mount_cache cache;
+	bool default_permissions; /* the kernel checks access */
 	struct fuse_session *session;
 	/* Called once, on a reactor thread, when the kernel has accepted the mount. */
 	void (*ready)(struct mount *mount);
@@ -28,5 +29,6 @@ struct mount {
 	/* Agreed with the kernel at INIT. */
 	bool agreed;
 	bool writeback;	  /* the kernel keeps size and mtime of files and writes back later */
+	bool access_lists; /* it checks access lists too, and leaves the umask to us */
 	bool killpriv_v2; /* it tells with each write whether privileges are to be dropped */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking up, making and removing names. namespace_rename.c, namespace_attr.c, namespace_xattr.c
- * and namespace_dir.c have the rest.
+/* Looking up, linking and removing names. namespace_create.c, namespace_rename.c, namespace_attr.c,
+ * namespace_xattr.c and namespace_dir.c have the rest.
  *
  * Lookups take no lock: they read a name and then get the inode it stands for. When that inode has
  * gone meanwhile, the name was removed, or replaced by another: looking again tells. */
@@ -15,7 +15,6 @@
 #include "fs/change.h"
 #include "fs/inode_table.h"
 #include "fs/namespace_check.h"
-#include "fs/record.h"
 
 #define LOOKUPS_MAX 100
 
@@ -62,124 +61,6 @@ int namespace_lookup(struct volume *volume, struct inode *parent, const char *na
 		       "which does not exist: check the volume",
 		       (unsigned long long)parent->ino, (unsigned long long)entry.ino);
 	return -EIO;
-}
-
-/* --- Creating --------------------------------------------------------------------------------- */
-
-struct create_arguments {
-	struct inode *parent;
-	const char *name;
-	const struct namespace_create *create;
-	struct inode *inode; /* out */
-};
-
-static void fill_attr(const struct change *change, const struct create_arguments *arguments,
-		      const struct inode_attr *parent, struct inode_attr *attr)
-{
-	const struct namespace_create *create = arguments->create;
-	bool directory = S_ISDIR(create->mode);
-
-	*attr = (struct inode_attr){
-		.mode = create->mode,
-		.uid = create->caller.uid,
-		.gid = create->caller.gid,
-		.nlink = directory ? 2 : 1,
-		.generation = NAMESPACE_GENERATION,
-		.atime_ns = change->now_ns,
-		.mtime_ns = change->now_ns,
-		.ctime_ns = change->now_ns,
-		.btime_ns = change->now_ns,
-		.parent = directory ? arguments->parent->ino : 0,
-		.version = 1,
-	};
-	if (parent->mode & S_ISGID) {
-		attr->gid = parent->gid;
-		if (directory)
-			attr->mode |= S_ISGID;
-	}
-	if (S_ISCHR(create->mode) || S_ISBLK(create->mode))
-		attr->rdev = (uint32_t)create->rdev;
-	if (S_ISLNK(create->mode))
-		attr->size = strlen(create->target);
-}
-
-static int put_target(struct store_txn *txn, uint64_t ino, const char *target)
-{
-	struct store_slice value = {.data = target, .size = strlen(target)};
-	struct record_key key;
-
-	return store_put(txn, record_key_number(&key, RECORD_SYMLINK, ino), value);
-}
-
-static int put_created(struct store_txn *txn, void *user)
-{
-	struct create_arguments *arguments = user;
-	struct inode *inode = arguments->inode;
-	struct entry entry = {.ino = inode->ino, .type = IFTODT(inode->attr.mode)};
-	int error = entry_add(txn, arguments->parent->ino, arguments->name, &entry);
-
-	if (error == 0)
-		error = inode_put_record(txn, inode, &inode->attr);
-	if (error == 0 && S_ISLNK(inode->attr.mode))
-		error = put_target(txn, inode->ino, arguments->create->target);
-	return error;
-}
-
-static int create_locked(struct change *change, struct create_arguments *arguments)
-{
-	struct volume *volume = change->volume;
-	struct inode_attr *parent = change_attr(change, arguments->parent), attr;
-	uint64_t ino;
-	int error = namespace_check_parent(arguments->parent);
-
-	if (error != 0)
-		return error;
-	if (S_ISDIR(arguments->create->mode)) {
-		if (parent->nlink >= NAMESPACE_LINKS_MAX)
-			return -EMLINK;
-		parent->nlink++;
-	}
-	change_touch_names(change, arguments->parent);
-	error = volume_reserve_ino(volume, &ino);
-	if (error != 0)
-		return error;
-	fill_attr(change, arguments, parent, &attr);
-	error = inode_prepare(volume, ino, &attr, &arguments->inode);
-	if (error != 0)
-		return error;
-	error = change_commit(change, put_created, arguments);
-	inode_publish(arguments->inode, error == 0 ? 0 : -ENOENT);
-	return error;
-}
-
-static int attempt_create(struct change *change, void *user)
-{
-	struct create_arguments *arguments = user;
-	int error;
-
-	change_lock(change, &arguments->parent, 1);
-	error = create_locked(change, arguments);
-	change_unlock(change);
-	return error;
-}
-
-int namespace_create(struct volume *volume, struct inode *parent, const char *name,
-		     const struct namespace_create *create, struct inode **inode)
-{
-	struct create_arguments arguments = {.parent = parent, .name = name, .create = create};
-	int error = namespace_check_name(name);
-
-	if (error == 0 && namespace_is_dots(name))
-		error = -EEXIST;
-	if (error == 0 && S_ISLNK(create->mode))
-		error = namespace_check_target(create->target);
-	if (error == 0)
-		error = change_run(volume, attempt_create, &arguments);
-	if (error != 0)
-		return error;
-	atomic_fetch_add_explicit(&volume->inode_count, 1, memory_order_relaxed);
-	*inode = arguments.inode;
-	return 0;
 }
 
 /* --- Links ------------------------------------------------------------------------------------ */

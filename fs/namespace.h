@@ -21,7 +21,8 @@ struct namespace_caller {
 };
 
 struct namespace_create {
-	mode_t mode; /* type and permissions, the umask applied */
+	mode_t mode;  /* type and permissions */
+	mode_t umask; /* to be taken from them, unless the parent has a default access list */
 	dev_t rdev;
 	const char *target; /* symbolic links */
 	struct namespace_caller caller;
@@ -67,7 +68,11 @@ enum namespace_attr_mask {
 int namespace_setattr(struct volume *volume, struct inode *inode, const struct inode_attr *attr,
 		      unsigned mask) RMEM_MUST_CHECK;
 
-/* Extended attributes: names up to 255 bytes with a namespace prefix, values up to 64 KiB.
+/* Access control lists are extended attributes with the names and form that the kernel uses. They
+ * and the mode follow each other, and new children get what the default list of their directory
+ * says.
+ *
+ * Extended attributes: names up to 255 bytes with a namespace prefix, values up to 64 KiB.
  * get and list return the size needed when `size` is 0 and -ERANGE when it is too small.
  * set: `flags` XATTR_CREATE, XATTR_REPLACE or 0. -ENODATA, -EEXIST, -E2BIG. */
 ssize_t namespace_getxattr(struct volume *volume, struct inode *inode, const char *name,
@@ -79,6 +84,7 @@ struct namespace_xattr {
 	const void *value;
 	size_t size;
 	int flags;
+	bool drop_setgid; /* access lists: the caller is not in the group: clear set-group-id */
 };
 int namespace_setxattr(struct volume *volume, struct inode *inode,
 		       const struct namespace_xattr *xattr) RMEM_MUST_CHECK;

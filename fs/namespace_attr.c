@@ -6,6 +6,7 @@
 
 #include "fs/inode_table.h"
 #include "fs/namespace.h"
+#include "fs/namespace_acl.h"
 #include "fs/namespace_check.h"
 #include "fs/record.h"
 
@@ -34,19 +35,23 @@ static void apply(struct inode_attr *attr, const struct inode_attr *wanted, unsi
 struct setattr_arguments {
 	struct inode *inode;
 	struct inode_attr attr;
+	unsigned mask;
 };
 
 static int put_attr(struct store_txn *txn, void *user)
 {
 	struct setattr_arguments *arguments = user;
+	int error = inode_put_record(txn, arguments->inode, &arguments->attr);
 
-	return inode_put_record(txn, arguments->inode, &arguments->attr);
+	if (error == 0 && (arguments->mask & NAMESPACE_MODE))
+		error = namespace_acl_follow_mode(txn, arguments->inode->ino, &arguments->attr);
+	return error;
 }
 
 int namespace_setattr(struct volume *volume, struct inode *inode, const struct inode_attr *attr,
 		      unsigned mask)
 {
-	struct setattr_arguments arguments = {.inode = inode};
+	struct setattr_arguments arguments = {.inode = inode, .mask = mask};
 	int error = 0;
 
 	pthread_mutex_lock(&inode->lock);

@@ -9,6 +9,7 @@
 
 #include "fs/inode_table.h"
 #include "fs/namespace.h"
+#include "fs/namespace_acl.h"
 #include "fs/namespace_check.h"
 #include "fs/record.h"
 
@@ -21,6 +22,8 @@ static int check_name(const char *name)
 
 	if (length > XATTR_NAME_MAX)
 		return -ERANGE;
+	if (namespace_acl_is_name(name))
+		return 0;
 	for (i = 0; i < RMEM_COUNT_OF(prefixes); i++) {
 		size_t prefix = strlen(prefixes[i]);
 
@@ -128,7 +131,8 @@ static struct store_slice key_of(struct record_key *key, const struct inode *ino
 
 struct xattr_arguments {
 	struct inode *inode;
-	const struct namespace_xattr *xattr; /* value NULL: remove */
+	const struct namespace_xattr *xattr;
+	const struct acl *acl;
 	struct inode_attr attr;
 };
 
@@ -155,6 +159,22 @@ static int put_xattr(struct store_txn *txn, void *user)
 	if (error == -ENOENT && ++attr->xattr_count > COUNT_MAX)
 		return -ENOSPC;
 	error = store_put(txn, key, value);
+	return error != 0 ? error : inode_put_record(txn, arguments->inode, attr);
+}
+
+static int put_acl(struct store_txn *txn, void *user)
+{
+	struct xattr_arguments *arguments = user;
+	struct inode_attr *attr = &arguments->attr;
+	int error;
+
+	*attr = arguments->inode->attr;
+	attr->version++;
+	attr->ctime_ns = inode_now_ns();
+	error = namespace_acl_set(txn, arguments->inode->ino, arguments->xattr->name,
+				  arguments->acl, attr);
+	if (arguments->xattr->drop_setgid)
+		attr->mode &= ~(uint32_t)S_ISGID;
 	return error != 0 ? error : inode_put_record(txn, arguments->inode, attr);
 }
 
@@ -189,6 +209,21 @@ static int run(struct volume *volume, struct xattr_arguments *arguments,
 	return error;
 }
 
+static int set_acl(struct volume *volume, struct xattr_arguments *arguments)
+{
+	const struct namespace_xattr *xattr = arguments->xattr;
+	struct store_slice value = {.data = xattr->value, .size = xattr->size};
+	struct acl acl;
+	int error = acl_decode(value, &acl);
+
+	if (error != 0)
+		return error;
+	arguments->acl = &acl;
+	error = run(volume, arguments, store_update, put_acl);
+	arguments->acl = NULL;
+	return error;
+}
+
 int namespace_setxattr(struct volume *volume, struct inode *inode,
 		       const struct namespace_xattr *xattr)
 {
@@ -201,6 +236,8 @@ int namespace_setxattr(struct volume *volume, struct inode *inode,
 		return -EINVAL;
 	if (xattr->size > RECORD_XATTR_MAX)
 		return -E2BIG;
+	if (namespace_acl_is_name(xattr->name))
+		return set_acl(volume, &arguments);
 	return run(volume, &arguments, store_update, put_xattr);
 }
 
@@ -208,9 +245,13 @@ int namespace_removexattr(struct volume *volume, struct inode *inode, const char
 {
 	struct namespace_xattr xattr = {.name = name};
 	struct xattr_arguments arguments = {.inode = inode, .xattr = &xattr};
+	bool acl = namespace_acl_is_name(name);
 	int error = check_name(name);
 
 	if (error == 0 && count_of(inode) == 0)
 		error = -ENODATA;
-	return error != 0 ? error : run(volume, &arguments, store_shrink, delete_xattr);
+	if (error == 0)
+		error = run(volume, &arguments, store_shrink, delete_xattr);
+	/* No list is a list without entries, and may be removed. */
+	return acl && error == -ENODATA ? 0 : error;
 }

@@ -96,6 +96,27 @@ struct namespace_caller ops_caller(fuse_req_t req)
 	return (struct namespace_caller){.uid = context->uid, .gid = context->gid};
 }
 
+mode_t ops_umask(fuse_req_t req)
+{
+	return ops_mount(req)->access_lists ? fuse_req_ctx(req)->umask : 0;
+}
+
+bool ops_in_group(fuse_req_t req, gid_t gid)
+{
+	const struct fuse_ctx *context = fuse_req_ctx(req);
+	gid_t groups[256];
+	int count;
+
+	if (context->uid == 0 || context->gid == gid)
+		return true;
+	count = fuse_req_getgroups(req, (int)RMEM_COUNT_OF(groups), groups);
+	for (int i = 0; i < count && i < (int)RMEM_COUNT_OF(groups); i++) {
+		if (groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
 void ops_drop_capability(struct mount *mount, struct inode *inode)
 {
 	static const char name[] = "security.capability";
@@ -131,6 +152,10 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 		conn->want |= conn->capable & (FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS |
 					       FUSE_CAP_EXPLICIT_INVAL_DATA);
 	}
+	/* Access lists make the kernel check access, whether or not it was asked to. */
+	if (mount->default_permissions)
+		conn->want |= conn->capable & (FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
+	mount->access_lists = (conn->want & FUSE_CAP_POSIX_ACL) != 0;
 	mount->writeback = (conn->want & FUSE_CAP_WRITEBACK_CACHE) != 0;
 	mount->ready(mount);
 }

@@ -45,6 +45,10 @@ void ops_reply_inode(fuse_req_t req, struct inode *inode);
 struct inode *ops_inode(fuse_req_t req, fuse_ino_t ino);
 
 /* What the caller's identity means for new files. */
+/* What is left to us to take from the mode of new inodes. */
+mode_t ops_umask(fuse_req_t req);
+/* Whether the caller is in the group, or may do as if. */
+bool ops_in_group(fuse_req_t req, gid_t gid);
 struct namespace_caller ops_caller(fuse_req_t req);
 
 /* security.capability goes when the owner or the content changes. */

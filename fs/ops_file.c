@@ -96,6 +96,7 @@ void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 	struct inode *directory = ops_inode(req, parent), *inode;
 	struct namespace_create create = {
 		.mode = S_IFREG | (mode & 07777),
+		.umask = ops_umask(req),
 		.caller = ops_caller(req),
 	};
 	struct fuse_entry_param entry;

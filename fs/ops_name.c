@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/acl.h"
 #include "fs/ops.h"
 
 /* The kernel may remember that a name does not exist, too. */
@@ -45,6 +46,7 @@ static void create_and_reply(fuse_req_t req, fuse_ino_t parent, const char *name
 	if (directory == NULL)
 		return;
 	create->caller = ops_caller(req);
+	create->umask = ops_umask(req);
 	result = namespace_create(mount->volume, directory, name, create, &inode);
 	if (result == 0)
 		ops_reply_inode(req, inode);
@@ -272,16 +274,23 @@ void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *
 {
 	struct mount *mount = ops_mount(req);
 	struct inode *inode = ops_inode(req, ino);
+	struct namespace_xattr xattr = {
+		.name = name,
+		.value = value,
+		.size = size,
+		.flags = flags,
+	};
+	gid_t group;
 
 	if (inode == NULL)
 		return;
-	fuse_reply_err(req, -namespace_setxattr(mount->volume, inode,
-						&(struct namespace_xattr){
-							.name = name,
-							.value = value,
-							.size = size,
-							.flags = flags,
-						}));
+	if (strcmp(name, ACL_ACCESS_NAME) == 0) {
+		pthread_mutex_lock(&inode->lock);
+		group = inode->attr.gid;
+		pthread_mutex_unlock(&inode->lock);
+		xattr.drop_setgid = !ops_in_group(req, group);
+	}
+	fuse_reply_err(req, -namespace_setxattr(mount->volume, inode, &xattr));
 	inode_unref(mount->volume, inode, 1);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "fs/acl.h"
 #include "fs/namespace_check.h"
 #include "fs/record.h"
 #include "tests/support/runner.h"
@@ -450,6 +451,116 @@ START_TEST(an_attribute_is_created_or_replaced_as_asked)
 }
 END_TEST
 
+/* --- Access lists ----------------------------------------------------------------------------- */
+
+static const struct acl for_user = {
+	.count = 5,
+	.entries = {{ACL_USER_OBJ, 7, 0},
+		    {ACL_USER, 5, 1000},
+		    {ACL_GROUP_OBJ, 5, 0},
+		    {ACL_MASK, 5, 0},
+		    {ACL_OTHER, 0, 0}},
+};
+static const struct acl plain = {
+	.count = 3,
+	.entries = {{ACL_USER_OBJ, 6, 0}, {ACL_GROUP_OBJ, 4, 0}, {ACL_OTHER, 0, 0}},
+};
+
+static int set_acl(struct inode *inode, const char *name, const struct acl *acl)
+{
+	uint8_t bytes[ACL_BYTES_MAX];
+	struct store_slice value = acl_encode(acl, bytes);
+	struct namespace_xattr xattr = {.name = name, .value = value.data, .size = value.size};
+
+	return namespace_setxattr(volume, inode, &xattr);
+}
+
+static int get_acl(struct inode *inode, const char *name, struct acl *acl)
+{
+	uint8_t bytes[ACL_BYTES_MAX];
+	ssize_t size = namespace_getxattr(volume, inode, name, bytes, sizeof(bytes));
+
+	if (size < 0)
+		return (int)size;
+	return acl_decode((struct store_slice){.data = bytes, .size = (size_t)size}, acl);
+}
+
+START_TEST(an_access_list_and_the_mode_follow_each_other)
+{
+	struct inode *file = create(root, "file", S_IFREG | 02644);
+	struct inode_attr attr = {.mode = 0620};
+	struct acl found;
+
+	ck_assert_int_eq(set_acl(file, ACL_ACCESS_NAME, &for_user), 0);
+	ck_assert_uint_eq(file->attr.mode, S_IFREG | 02750);
+	ck_assert_int_eq(namespace_setattr(volume, file, &attr, NAMESPACE_MODE), 0);
+	ck_assert_int_eq(get_acl(file, ACL_ACCESS_NAME, &found), 0);
+	ck_assert_uint_eq(found.count, 5);
+	ck_assert_uint_eq(found.entries[0].perm, 6);
+	ck_assert_uint_eq(found.entries[3].perm, 2);
+	ck_assert_uint_eq(file->attr.xattr_count, 1);
+	/* What a mode can say is not kept as a list. */
+	ck_assert_int_eq(set_acl(file, ACL_ACCESS_NAME, &plain), 0);
+	ck_assert_int_eq(get_acl(file, ACL_ACCESS_NAME, &found), -ENODATA);
+	ck_assert_uint_eq(file->attr.xattr_count, 0);
+	ck_assert_uint_eq(file->attr.mode, S_IFREG | 0640);
+	ck_assert_int_eq(namespace_removexattr(volume, file, ACL_ACCESS_NAME), 0);
+	inode_unref(volume, file, 1);
+}
+END_TEST
+
+START_TEST(a_default_list_is_inherited_instead_of_the_umask)
+{
+	struct namespace_create arguments = {.mode = S_IFDIR | 0777, .umask = 077};
+	struct inode *dir, *file;
+	struct acl found;
+
+	ck_assert_int_eq(namespace_create(volume, root, "before", &arguments, &dir), 0);
+	ck_assert_uint_eq(dir->attr.mode, S_IFDIR | 0700);
+	inode_unref(volume, dir, 1);
+	ck_assert_int_eq(set_acl(root, ACL_DEFAULT_NAME, &for_user), 0);
+	ck_assert_int_eq(namespace_create(volume, root, "dir", &arguments, &dir), 0);
+	ck_assert_uint_eq(dir->attr.mode, S_IFDIR | 0750);
+	ck_assert_uint_eq(dir->attr.xattr_count, 2);
+	ck_assert_int_eq(get_acl(dir, ACL_DEFAULT_NAME, &found), 0);
+	ck_assert_uint_eq(found.count, 5);
+	arguments.mode = S_IFREG | 0660;
+	ck_assert_int_eq(namespace_create(volume, dir, "file", &arguments, &file), 0);
+	ck_assert_uint_eq(file->attr.mode, S_IFREG | 0640);
+	ck_assert_uint_eq(file->attr.xattr_count, 1);
+	ck_assert_int_eq(get_acl(file, ACL_ACCESS_NAME, &found), 0);
+	ck_assert_uint_eq(found.entries[0].perm, 6);
+	ck_assert_uint_eq(found.entries[1].perm, 5);
+	ck_assert_uint_eq(found.entries[3].perm, 4);
+	ck_assert_int_eq(get_acl(file, ACL_DEFAULT_NAME, &found), -ENODATA);
+	inode_unref(volume, file, 1);
+	/* One that a mode can express is passed on, but needs no access list. */
+	ck_assert_int_eq(set_acl(dir, ACL_DEFAULT_NAME, &plain), 0);
+	ck_assert_int_eq(namespace_create(volume, dir, "plain", &arguments, &file), 0);
+	ck_assert_uint_eq(file->attr.xattr_count, 0);
+	ck_assert_uint_eq(file->attr.mode, S_IFREG | 0640);
+	inode_unref(volume, file, 1);
+	make(dir, "link", S_IFLNK | 0777);
+	inode_unref(volume, dir, 1);
+}
+END_TEST
+
+START_TEST(access_lists_are_where_they_belong)
+{
+	struct inode *file = create(root, "file", S_IFREG | 0644);
+	struct inode *link = create(root, "link", S_IFLNK | 0777);
+	struct namespace_xattr junk = {.name = ACL_ACCESS_NAME, .value = "junk", .size = 4};
+
+	ck_assert_int_eq(set_acl(file, ACL_DEFAULT_NAME, &for_user), -EACCES);
+	ck_assert_int_eq(set_acl(link, ACL_ACCESS_NAME, &for_user), -EOPNOTSUPP);
+	ck_assert_int_eq(namespace_setxattr(volume, file, &junk), -EINVAL);
+	ck_assert_int_eq(set(ACL_ACCESS_NAME "2", "x", 1, 0), -EOPNOTSUPP);
+	ck_assert_uint_eq(file->attr.xattr_count, 0);
+	inode_unref(volume, file, 1);
+	inode_unref(volume, link, 1);
+}
+END_TEST
+
 /* --- Conflicts -------------------------------------------------------------------------------- */
 
 START_TEST(an_operation_is_done_again_after_conflicts)
@@ -492,6 +603,9 @@ static Suite *suite(void)
 	tcase_add_test(cases, attributes_say_how_much_room_they_need);
 	tcase_add_test(cases, attributes_have_limits);
 	tcase_add_test(cases, an_attribute_is_created_or_replaced_as_asked);
+	tcase_add_test(cases, an_access_list_and_the_mode_follow_each_other);
+	tcase_add_test(cases, a_default_list_is_inherited_instead_of_the_umask);
+	tcase_add_test(cases, access_lists_are_where_they_belong);
 	tcase_add_test(cases, an_operation_is_done_again_after_conflicts);
 	suite_add_tcase(s, cases);
 	return s;
