@@ -11,7 +11,7 @@
 #include "fs/record.h"
 #include "tests/support/faulty_store.h"
 #include "tests/support/folder.h"
-#include "tests/support/runner.h"
+#include <check.h>
 
 /* --- In place of volume.c and inode.c -----------------------------------------------------------
  */
