@@ -93,11 +93,9 @@ const struct conf_key conf_schema[] = {
 		.words = WORDS("default", "none", "auto", "always"),
 		.initial = "default",
 		.help = "What the kernel may cache: `none` nothing; `auto` data and attributes "
-			"that "
-			"are checked again when a file is opened; `always` everything for good, "
-			"writes too, which needs a store that one mount owns. `default` is "
-			"`always` "
-			"on LMDB.",
+			"that are checked again when a file is opened; `always` everything for "
+			"good, which needs a store that one mount owns. `default` is `always` on "
+			"LMDB.",
 	},
 	{
 		.name = "fs.write",
@@ -106,6 +104,16 @@ const struct conf_key conf_schema[] = {
 		.words = WORDS("through"),
 		.initial = "through",
 		.help = "When a write is answered: `through` once its bytes are in remote memory.",
+	},
+	{
+		.name = "fs.writeback_cache",
+		.type = CONF_BOOL,
+		.programs = MOUNT,
+		.initial = "false",
+		.help = "With `fs.cache` always, let the kernel answer buffered writes by itself "
+			"and write them back within seconds, at fsync and at close. Small writes get "
+			"much faster; errors, a full volume among them, show only at fsync and "
+			"close.",
 	},
 	{
 		.name = "fs.reactors",

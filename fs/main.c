@@ -153,6 +153,7 @@ static int start(struct process *process, struct rmem_error *error)
 		return result;
 	process->mount.volume = process->volume;
 	process->mount.cache = options_cache(conf);
+	process->mount.writeback_wanted = conf_bool(conf, "fs.writeback_cache");
 	process->mount.default_permissions = session.default_permissions;
 	result = session_create(&process->mount, &session, error);
 	if (result == 0)

@@ -14,13 +14,14 @@ struct fuse_session;
 enum mount_cache {
 	MOUNT_CACHE_NONE,   /* the kernel caches no data */
 	MOUNT_CACHE_AUTO,   /* close-to-open */
-	MOUNT_CACHE_ALWAYS, /* nobody else changes the volume: everything cached, write-back */
+	MOUNT_CACHE_ALWAYS, /* nobody else changes the volume: everything cached, for good */
 };
 
 struct mount {
 	struct volume *volume;
 	struct data_shared *data;
 	enum mount_cache cache;
+	bool writeback_wanted; /* let the kernel write back later, with MOUNT_CACHE_ALWAYS */
 	bool default_permissions; /* the kernel checks access */
 	struct fuse_session *session;
 	/* Called once, on a reactor thread, when the kernel has accepted the mount. */

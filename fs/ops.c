@@ -147,15 +147,14 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 		~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
 			    FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_HANDLE_KILLPRIV |
 			    FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	conn->want &= ~(unsigned)FUSE_CAP_WRITEBACK_CACHE;
 	if (mount->cache == MOUNT_CACHE_ALWAYS) {
 		conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA;
-		conn->want |= conn->capable & (FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS |
-					       FUSE_CAP_EXPLICIT_INVAL_DATA);
+		conn->want |= conn->capable &
+			      (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA);
+		if (mount->writeback_wanted)
+			conn->want |= conn->capable & FUSE_CAP_WRITEBACK_CACHE;
 	}
-	/* Access lists make the kernel check access, whether or not it was asked to. */
-	if (mount->default_permissions)
-		conn->want |= conn->capable & (FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
-	mount->access_lists = (conn->want & FUSE_CAP_POSIX_ACL) != 0;
 	mount->writeback = (conn->want & FUSE_CAP_WRITEBACK_CACHE) != 0;
 	mount->ready(mount);
 }

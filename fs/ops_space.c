@@ -104,10 +104,10 @@ static void seek_job(struct volume_job *job)
 	channel_release_remote(request);
 }
 
-/* With the write-back cache the kernel may hold pages that we have not seen, and does not write
- * them before it asks: they would look like holes, and a copy would lose them. Invalidating makes
- * it write them first. That waits for writes which the reactors have to serve, so it is done
- * elsewhere. */
+/* The kernel may hold pages that we have not seen, written through a mapping or into its write-back
+ * cache, and does not write them before it asks: they would look like holes, and a copy would lose
+ * them. Invalidating makes it write them first. That waits for writes which the reactors have to
+ * serve, so it is done elsewhere. */
 void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
 {
 	struct channel_request *request = channel_current();
@@ -122,7 +122,7 @@ void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct 
 	request->seek.inode = ops_open_file(fi)->inode;
 	request->seek.offset = (uint64_t)offset;
 	request->seek.whence = whence;
-	if (mount->writeback && request->seek.inode->writers > 0) {
+	if (request->seek.inode->writers > 0) {
 		request->job.run = seek_job;
 		volume_defer(mount->volume, &request->job);
 		return;
