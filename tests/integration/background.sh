@@ -7,14 +7,15 @@ source "$RMEM_LIB"
 server_start
 config_write
 
-# pids: the daemons that serve a mount of this scenario
+program=$(readlink -f "$RMEMFS")
+
+# daemons: the processes that serve a mount of this scenario
 daemons() {
-    local entry
+    local entry words
     for entry in /proc/[0-9]*; do
-        if [ "$(readlink "$entry/exe" 2>/dev/null)" = "$(readlink -f "$RMEMFS")" ] &&
-            tr '\0' '\n' <"$entry/cmdline" 2>/dev/null | grep -qF "$WORK/"; then
-            echo "${entry#/proc/}"
-        fi
+        [ "$(readlink "$entry/exe" 2>/dev/null)" = "$program" ] || continue
+        mapfile -d '' -t words < <(cat "$entry/cmdline" "$entry/environ" 2>/dev/null)
+        [[ ${words[*]} != *"$WORK"* ]] || echo "${entry#/proc/}"
     done
 }
 
@@ -47,21 +48,24 @@ over
 timeout 20 "$RMEMFS" "$CONF" "$MNT" -o ro,nosuid,noatime
 same one "$(cat "$MNT/file")" "the file, mounted read-only"
 refused '*' 'read-only' touch "$MNT/new"
-grep -F " $MNT " /proc/self/mounts | grep -q ' ro,.*nosuid' || fail "the options are not in force"
+grep -qE " $MNT .* ro,.*nosuid" /proc/self/mounts || fail "the options are not in force"
 over
 
-# Through mount(8), as root: it looks for a program of this name.
+# Through mount(8), as root. It finds rmemfs in the system's own folders only, so here the helper that
+# it runs for fuse.rmemfs is called as it calls it, and mount(8) itself is told where the program is.
 if [ "$(id -u)" = 0 ]; then
     mkdir "$WORK/bin"
     ln -s "$(readlink -f "$RMEMFS")" "$WORK/bin/rmemfs"
-    PATH=$WORK/bin:$PATH timeout 20 mount -t fuse.rmemfs "$CONF" "$MNT" -o rw,noexec
-    same one "$(cat "$MNT/file")" "the file, mounted by mount(8)"
-    grep -F " $MNT " /proc/self/mounts | grep -q noexec || fail "noexec is not in force"
+    PATH=$WORK/bin:$PATH timeout 20 mount.fuse3 "$CONF" "$MNT" -t fuse.rmemfs -o rw,noexec
+    same one "$(cat "$MNT/file")" "the file, mounted by mount.fuse3"
+    grep -q " $MNT .*noexec" /proc/self/mounts || fail "noexec is not in force"
     same fuse.rmemfs "$(findmnt -no FSTYPE "$MNT")" "the filesystem's type"
     over
-    # As from fstab.
-    echo "$CONF $MNT fuse.rmemfs defaults,noauto,user,_netdev 0 0" >"$WORK/fstab"
-    PATH=$WORK/bin:$PATH timeout 20 mount -T "$WORK/fstab" "$MNT"
+    timeout 20 mount -t fuse "$WORK/bin/rmemfs#$CONF" "$MNT" -o rw,nodev
+    same one "$(cat "$MNT/file")" "the file, mounted by mount(8)"
+    over
+    echo "$WORK/bin/rmemfs#$CONF $MNT fuse defaults,noauto,user,_netdev,nofail 0 0" >"$WORK/fstab"
+    timeout 20 mount -T "$WORK/fstab" "$MNT"
     same one "$(cat "$MNT/file")" "the file, mounted from fstab"
     over
 fi

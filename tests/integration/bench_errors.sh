@@ -28,9 +28,8 @@ fi
 for command in bw lat; do
     "$RMEM_BENCH" $command --help >"$WORK/out" || fail "$command --help: status $?"
     grep -q -- '--iterations N' "$WORK/out" || fail "$command --help does not tell of --iterations"
-    "$RMEM_BENCH" $command --help-config | grep -q engine.post_batch ||
-        fail "$command --help-config does not tell of engine.post_batch"
+    says 'engine\.post_batch' "$RMEM_BENCH" $command --help-config
 done
-"$RMEM_BENCH" --help | grep -q 'lat .*latency' || fail "--help does not tell of lat"
-"$RMEM_BENCH" --version | grep -q '^rmem-bench [0-9]' || fail "--version does not tell it"
+says 'lat .*latency' "$RMEM_BENCH" --help
+says '^rmem-bench [0-9]' "$RMEM_BENCH" --version
 same "" "$(ls -A "$TMPDIR")" "what it left in its folder"

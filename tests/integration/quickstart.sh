@@ -19,12 +19,7 @@ quick() {
 
 # What it keeps running are processes with its folder among their arguments.
 running() {
-    local entry
-    for entry in /proc/[0-9]*; do
-        if tr '\0' '\n' 2>/dev/null <"$entry/cmdline" | grep -qF "$RMEM_QUICKSTART/"; then
-            echo "${entry#/proc/}"
-        fi
-    done
+    processes_with "$RMEM_QUICKSTART/"
 }
 
 quick 'does not run' --stop
@@ -36,8 +31,7 @@ quick 'sha256sum'
 mounted "$RMEM_QUICKSTART/mnt" || fail "nothing is mounted"
 cmp "$RMEMFS" "$RMEM_QUICKSTART/mnt/rmemfs"
 same 2 "$(running | wc -l)" "processes"
-timeout 10 "$RMEMCTL" -c "$RMEM_QUICKSTART/quickstart.cfg" status | grep -q rmemd.sock ||
-    fail "rmemctl with its configuration shows no server"
+says 'rmemd\.sock' timeout 10 "$RMEMCTL" -c "$RMEM_QUICKSTART/quickstart.cfg" status
 before=$(running)
 quick 'runs already'
 same "$before" "$(running)" "processes after a second start"

@@ -41,14 +41,14 @@ mounts() {
     done </proc/self/mounts | tac
 }
 
-# The processes that were given a path of this run's folder, and so belong to it: its name is unique.
+# The processes that have a path in this run's folder among their arguments or in their environment,
+# and so belong to it: its name is unique.
 strays() {
-    local entry
+    local entry words
     for entry in /proc/[0-9]*; do
-        [ "${entry#/proc/}" != "$$" ] || continue
-        if tr '\0' '\n' 2>/dev/null <"$entry/cmdline" | grep -qF -- "$WORK/"; then
-            echo "${entry#/proc/}"
-        fi
+        mapfile -d '' -t words 2>/dev/null <"$entry/cmdline" || continue
+        mapfile -d '' -t -O "${#words[@]}" words 2>/dev/null <"$entry/environ"
+        [[ ${words[*]} != *"$WORK"* ]] || echo "${entry#/proc/}"
     done
 }
 

@@ -54,12 +54,16 @@ for round in 1 2 3; do
     rm full
 done
 
-# Many small files until it is full.
+# Many small files until it is full, of what a large one leaves.
+head -c "$((left - 5000000))" /dev/zero >full
 mkdir small
-refused '*' 'no space left' bash -c 'for ((i = 0; i < 20000; i++)); do echo "$i" >small/$i || exit 1; done'
-for name in $(find small -size +0 -printf '%f\n' | sort -n | head -n 500); do
+refused '*' 'no space left' fsop fill small 9000
+mapfile -t names < <(find small -size +0 -printf '%f\n' | sort -n)
+[ "${#names[@]}" -gt 500 ] || fail "only ${#names[@]} small files went in"
+for name in "${names[@]}"; do
     same "$name" "$(<small/"$name")" "a small file on the full pool"
 done
+rm full
 rm -r small
 cd /
 mount_term

@@ -31,7 +31,7 @@ if [ "$(id -u)" = 0 ]; then
     setfattr -h -n trusted.link -v onlink link
 fi
 before=$(getfattr -d -m - -e hex file dir; getfattr -h -d -m - -e hex link)
-same 64 "$(getfattr -d -m '^user' file | grep -c =)" "attributes of the file"
+same 65 "$(getfattr -d -m '^user' file | grep -c =)" "attributes of the file"
 cd /
 remount
 cd "$MNT"

@@ -269,6 +269,24 @@ static void do_write(char **args)
 		die("close %s", args[0]);
 }
 
+/* fill FOLDER COUNT: files 0, 1, 2..., each holding its own name */
+static void do_fill(char **args)
+{
+	int folder = open_or_die(args[0], O_RDONLY | O_DIRECTORY), fd;
+	char name[32];
+
+	for (long long i = 0; i < number(args[1]); i++) {
+		snprintf(name, sizeof(name), "%lld", i);
+		fd = openat(folder, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		if (fd < 0)
+			die("create %s", name);
+		write_all(fd, name, strlen(name), 0);
+		if (close(fd) != 0)
+			die("close %s", name);
+	}
+	close(folder);
+}
+
 /* fsync FILE: of files and directories */
 static void do_fsync(char **args)
 {
@@ -294,6 +312,7 @@ static const struct command {
 	{"hold", 2, do_hold},
 	{"write", 3, do_write},
 	{"fsync", 1, do_fsync},
+	{"fill", 2, do_fill},
 };
 
 int main(int argc, char **argv)

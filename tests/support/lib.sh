@@ -73,6 +73,16 @@ gone() {
     ! alive "$1"
 }
 
+# processes_with TEXT: the numbers of those that have TEXT among their arguments. Not for the path of a
+# program that runs beside others of it.
+processes_with() {
+    local entry words
+    for entry in /proc/[0-9]*; do
+        mapfile -d '' -t words 2>/dev/null <"$entry/cmdline" || continue
+        [[ ${words[*]} != *"$1"* ]] || echo "${entry#/proc/}"
+    done
+}
+
 # same WANTED FOUND WHAT
 same() {
     [ "$1" = "$2" ] || fail "$3: expected '$1', found '$2'"
@@ -96,6 +106,15 @@ refused() {
     fi
     grep -qEi -- "$pattern" <<<"$output" ||
         fail "should have said /$pattern/: $* (it said: $output)"
+}
+
+# says PATTERN COMMAND...: COMMAND must succeed and say something that PATTERN (grep -E) matches. A
+# pipe into grep -q would not do: grep leaves at the first match, and the rest finds nobody to read it.
+says() {
+    local pattern=$1 output
+    shift
+    output=$("$@" 2>&1) || fail "status $?: $* (it said: $output)"
+    grep -qE -- "$pattern" <<<"$output" || fail "should have said /$pattern/: $* (it said: $output)"
 }
 
 # --- servers
@@ -170,7 +189,8 @@ mounted() {
 
 mount_usable() {
     alive "$MOUNT_PID" || fail "rmemfs ended while it mounted"
-    mounted "$1" && timeout 5 stat -f "$1" >/dev/null 2>&1
+    # A stale mount still answers to its name; only a live one answers, and as FUSE.
+    [ "$(timeout 5 stat -f -c %t "$1" 2>/dev/null)" = 65735546 ]
 }
 
 # mount_spawn [MOUNTPOINT [OPTION...]]: rmemfs in the foreground of a background job, so that its
