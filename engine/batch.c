@@ -2,6 +2,7 @@
 #include "engine/batch.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "engine/base/checked.h"
 
@@ -108,63 +109,79 @@ static int64_t plan_one(struct rmem_plan_target *target, struct rmem_batch *batc
 	return (int64_t)length;
 }
 
-/* The usual case without the questions: segments that need no cut and no merge, in the region and
- * the local memory of the one before. What the loop needs is in few local variables, because the
- * compiler must otherwise fear that a store to a request changed it. Both the region and the memory
- * hold a chunk at least, so "the end lies within" is one comparison. Stops at the first segment
- * that is anything else, which is plan_one()'s. */
-static void plan_plain(const struct rmem_plan_target *target, struct rmem_batch *batch,
-		       struct rmem_wr *wrs, struct rmem_plan_budget *budget)
+/* Region and server of a segment, and its reserve, as one number. */
+static inline uint64_t route_of(const struct rmem_segment *segment)
 {
-	const struct rmem_segment *segment = &batch->segments[batch->engine.segment];
-	const struct rmem_remote *region = &target->regions[segment->region];
-	uint32_t left = batch->segment_count - batch->engine.segment - 1;
-	uint32_t max = budget->wr_max - budget->wr_count;
-	const struct rmem_segment *end = segment + (left < max ? left : max);
-	const struct rmem_segment *first = segment;
-	const uint64_t chunk = target->limits.chunk_bytes;
-	const uint64_t inline_bytes = batch->op == RMEM_WRITE ? target->limits.inline_bytes : 0;
-	const uint64_t region_bytes = region->length;
+	uint64_t route;
+
+	_Static_assert(sizeof(*segment) - offsetof(struct rmem_segment, region) == sizeof(route),
+		       "region, server and reserve are the rest of a segment");
+	memcpy(&route, (const char *)segment + offsetof(struct rmem_segment, region),
+	       sizeof(route));
+	return route;
+}
+
+/* The usual case without the questions: segments that differ from `last`, whose request is `first`,
+ * in their places only, and do not merge with the one behind them. Plans up to `count` of them,
+ * behind which the batch goes on, into the requests after `first`; stops at a segment that is
+ * anything else. Returns how many. Has just so many variables that the loop's are in registers. */
+static __attribute__((noinline)) uint32_t plan_alike(const struct rmem_plan_target *target,
+						     const struct rmem_segment *last,
+						     uint32_t count, struct rmem_wr *first)
+{
+	const struct rmem_segment *const end = last + 1 + count;
+	const struct rmem_segment *segment = last + 1;
+	const struct rmem_remote *region = &target->regions[last->region];
+	const uint64_t route = route_of(last);
+	const uint64_t length = last->length;
+	const uint64_t remote_max = region->length - length;
 	const uint64_t region_address = region->address;
-	const uint32_t region_key = region->key;
-	const uintptr_t memory_start = target->memory.start;
-	const uint64_t memory_bytes = target->memory.length;
-	const uint32_t memory_key = target->memory.key;
-	const uint32_t region_index = segment->region;
-	const uint32_t server = target->server;
-	const uint8_t op = batch->op == RMEM_READ ? RMEM_WR_READ : RMEM_WR_WRITE;
-	const uint64_t id = budget->id;
-	struct rmem_wr *wr = &wrs[budget->wr_count];
-	uint64_t bytes = budget->bytes;
+	const uintptr_t local_min = target->memory.start;
+	const uint64_t local_max = target->memory.length - length;
+	const struct rmem_wr *const like = first;
+	struct rmem_wr *wr = first + 1;
 
-	if (region_bytes < chunk || memory_bytes < chunk)
-		return;
-	for (; segment < end && bytes < budget->bytes_max; segment++, wr++) {
-		uint64_t length = segment->length;
-		uint64_t remote = segment->remote;
-		void *local = segment->local;
+	for (; segment < end; segment++, wr++) {
+		const uint64_t remote = segment->remote;
+		void *const local = segment->local;
 
-		if (RMEM_UNLIKELY(length - 1 >= chunk || remote > region_bytes - length ||
-				  (uintptr_t)local - memory_start > memory_bytes - length))
+		if (RMEM_UNLIKELY(segment->length != length || route_of(segment) != route ||
+				  remote > remote_max || (uintptr_t)local - local_min > local_max ||
+				  segment[1].remote == remote + length))
 			break;
-		if (RMEM_UNLIKELY(segment[1].remote == remote + length))
-			break;
-		if (RMEM_UNLIKELY(segment->region != region_index || segment->server != server))
-			break;
-		wr->id = id;
+		wr->id = like->id;
 		wr->remote_address = region_address + remote;
-		wr->remote_key = region_key;
-		wr->op = op;
-		wr->flags = length <= inline_bytes ? RMEM_WR_INLINE : 0;
+		wr->remote_key = like->remote_key;
+		wr->op = like->op;
+		wr->flags = like->flags;
 		wr->sge_count = 1;
 		wr->sge[0].address = local;
 		wr->sge[0].length = (uint32_t)length;
-		wr->sge[0].key = memory_key;
-		bytes += length;
+		wr->sge[0].key = like->sge[0].key;
 	}
-	batch->engine.segment += (uint32_t)(segment - first);
-	budget->wr_count += (uint32_t)(segment - first);
-	budget->bytes = bytes;
+	return (uint32_t)(segment - last) - 1;
+}
+
+/* How many of the segments at the cursor plan_alike() may plan. */
+static inline uint32_t alike_max(const struct rmem_plan_target *target,
+				 const struct rmem_batch *batch, const struct rmem_segment *last,
+				 const struct rmem_wr *wr, const struct rmem_plan_budget *budget)
+{
+	uint32_t left = batch->segment_count - batch->engine.segment;
+	uint32_t count = budget->wr_max - budget->wr_count;
+	uint64_t room = budget->bytes_max - budget->bytes;
+
+	/* What was cut or merged is not alike, and a merge may have met with other memory. */
+	if (left < 2 || last + 1 != &batch->segments[batch->engine.segment] ||
+	    last->length != wr->sge[0].length || wr->sge[0].key != target->memory.key ||
+	    budget->bytes >= budget->bytes_max)
+		return 0;
+	if (count > left - 1)
+		count = left - 1;
+	/* As many as begin before the room is full. */
+	if (RMEM_UNLIKELY(count * last->length >= room))
+		count = (uint32_t)((room - 1) / last->length) + 1;
+	return count;
 }
 
 int rmem_plan_fill(struct rmem_plan_target *target, struct rmem_batch *batch, struct rmem_wr *wrs,
@@ -175,23 +192,28 @@ int rmem_plan_fill(struct rmem_plan_target *target, struct rmem_batch *batch, st
 	budget->wr_count = 0;
 	budget->bytes = 0;
 	while (budget->wr_count < budget->wr_max && budget->bytes < budget->bytes_max) {
+		struct rmem_wr *wr = &wrs[budget->wr_count];
 		int64_t length;
+		uint32_t count;
 
 		segment = rmem_plan_next(batch);
 		if (!segment)
 			return RMEM_PLAN_END;
 		if (segment->server != target->server)
 			return RMEM_PLAN_SERVER;
-		/* Does the first, finds its memory and all that is special about it. */
-		length = plan_one(target, batch, segment, &wrs[budget->wr_count]);
+		length = plan_one(target, batch, segment, wr);
 		if (RMEM_UNLIKELY(length < 0))
 			return (int)length;
-		wrs[budget->wr_count].id = budget->id;
+		wr->id = budget->id;
 		budget->bytes += (uint64_t)length;
 		budget->wr_count++;
-		if (batch->engine.segment < batch->segment_count && batch->engine.offset == 0 &&
-		    batch->segments[batch->engine.segment].region < target->region_count)
-			plan_plain(target, batch, wrs, budget);
+		count = alike_max(target, batch, segment, wr, budget);
+		if (count > 0) {
+			count = plan_alike(target, segment, count, wr);
+			batch->engine.segment += count;
+			budget->wr_count += count;
+			budget->bytes += count * segment->length;
+		}
 	}
 	return RMEM_PLAN_BUDGET;
 }

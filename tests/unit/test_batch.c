@@ -287,9 +287,12 @@ START_TEST(what_is_wrong_is_found_at_its_turn)
 		{0, 0, UINT64_MAX, 0, -ERANGE},
 		{0, 0, 3001, 2, -ERANGE},
 		{0, 0, 1, 3, -EINVAL},
+		{0, 0, 4096, 3, -EINVAL},
 		{0, 0, 1, UINT32_MAX, -EINVAL},
 		{LOCAL_BYTES, 0, 1, 0, -EINVAL},
 		{LOCAL_BYTES - 1, 0, 2, 0, -EINVAL},
+		{LOCAL_BYTES - 4095, 0, 4096, 0, -EINVAL},
+		{UINT64_MAX, 0, 4096, 0, -EINVAL},
 		{LOCAL_BYTES / 2 - 1, 0, 2, 0, -EINVAL}, /* two keys for one segment */
 		{UINT64_MAX, 0, 1, 0, -EINVAL},
 	};
@@ -313,13 +316,17 @@ END_TEST
 
 START_TEST(a_budget_of_bytes_ends_after_the_request_that_reaches_it)
 {
-	struct rmem_plan_budget budget = {.wr_max = 100, .bytes_max = 10000};
+	for (uint64_t bytes_max = 1024; bytes_max <= 6 * 4096; bytes_max += 1024) {
+		struct rmem_plan_budget budget = {.wr_max = 100, .bytes_max = bytes_max};
+		uint64_t count = (bytes_max + 4095) / 4096;
 
-	for (unsigned i = 0; i < 10; i++)
-		add(i * 4096, i * 8192, 4096);
-	ck_assert_int_eq(rmem_plan_fill(&target, &batch, wrs, &budget), RMEM_PLAN_BUDGET);
-	ck_assert_uint_eq(budget.wr_count, 3);
-	ck_assert_uint_eq(budget.bytes, 3 * 4096);
+		setup();
+		for (unsigned i = 0; i < 10; i++)
+			add(i * 4096, i * 8192, 4096);
+		ck_assert_int_eq(rmem_plan_fill(&target, &batch, wrs, &budget), RMEM_PLAN_BUDGET);
+		ck_assert_uint_eq(budget.wr_count, count);
+		ck_assert_uint_eq(budget.bytes, count * 4096);
+	}
 }
 END_TEST
 

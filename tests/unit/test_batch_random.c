@@ -168,32 +168,65 @@ static uint64_t below(unsigned *seed, uint64_t limit)
 	return wide % limit;
 }
 
+/* In every other batch, stretches of segments that differ in their places only. */
 static void make_random(unsigned *seed)
 {
 	unsigned count = (unsigned)below(seed, SEGMENTS_MAX);
+	bool alike = below(seed, 2) != 0;
+	uint64_t length = 0;
 	uint64_t local = 0;
 	uint64_t remote = 0;
+	uint64_t half = 0;
 	uint32_t region = 0;
 
 	setup();
-	target.limits.chunk_bytes = (uint32_t)(4096 << below(seed, 6));
+	target.limits.chunk_bytes = (uint32_t)(4096 << below(seed, 14));
 	target.limits.chunks_max = 1 + (uint32_t)below(seed, 20);
 	target.limits.sge_max = 1 + (uint32_t)below(seed, RMEM_SGE_MAX);
 	target.limits.piece_max_bytes = target.limits.chunk_bytes << below(seed, 6);
+	target.limits.inline_bytes = below(seed, 2) ? (uint32_t)below(seed, 4096) : 0;
+	batch.op = below(seed, 2) ? RMEM_READ : RMEM_WRITE;
 	for (unsigned i = 0; i < count; i++) {
-		uint64_t length = below(seed, 8) ? below(seed, 6000) : below(seed, 600000);
-
-		if (below(seed, 3) == 0)
+		if (!alike || i == 0 || below(seed, 10) == 0)
+			length = below(seed, 8) ? below(seed, 6000) : below(seed, 600000);
+		if (below(seed, alike ? 20 : 3) == 0)
 			region = (uint32_t)below(seed, 2);
 		if (below(seed, 3) == 0 || remote > REGION_BYTES - length)
 			remote = below(seed, REGION_BYTES - length);
 		if (below(seed, 3) == 0 || local > LOCAL_BYTES / 2 - length)
 			local = below(seed, LOCAL_BYTES / 2 - length);
-		add(local + below(seed, 2) * LOCAL_BYTES / 2, remote, length);
+		if (!alike || below(seed, 10) == 0)
+			half = below(seed, 2);
+		add(local + half * LOCAL_BYTES / 2, remote, length);
 		segments[i].region = region;
 		local += length;
 		remote += length;
 	}
+}
+
+static uint64_t wr_bytes(const struct rmem_wr *wr)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < wr->sge_count; i++)
+		bytes += wr->sge[i].length;
+	return bytes;
+}
+
+/* Requests are added while both of the budget's limits are ahead, and not beyond. */
+static void check_budget(const struct rmem_wr *first, const struct rmem_plan_budget *budget, int rc)
+{
+	uint64_t bytes = 0;
+
+	ck_assert_uint_le(budget->wr_count, budget->wr_max);
+	for (uint32_t i = 0; i < budget->wr_count; i++) {
+		ck_assert_uint_lt(bytes, budget->bytes_max);
+		ck_assert_uint_eq(first[i].id, budget->id);
+		bytes += wr_bytes(&first[i]);
+	}
+	ck_assert_uint_eq(bytes, budget->bytes);
+	if (rc == RMEM_PLAN_BUDGET)
+		ck_assert(budget->wr_count == budget->wr_max || bytes >= budget->bytes_max);
 }
 
 /* Plans all of it in portions of random size. */
@@ -210,7 +243,7 @@ static unsigned plan_in_portions(unsigned *seed)
 		rc = rmem_plan_fill(&target, &batch, &wrs[count], &budget);
 		ck_assert_int_ge(rc, 0);
 		ck_assert_int_ne(rc, RMEM_PLAN_SERVER);
-		ck_assert_uint_le(budget.wr_count, budget.wr_max);
+		check_budget(&wrs[count], &budget, rc);
 		count += budget.wr_count;
 	} while (rc != RMEM_PLAN_END);
 	return count;
@@ -221,6 +254,11 @@ static void compare(const struct rmem_wr *wr, const struct expected *with)
 	ck_assert_uint_eq(wr->remote_address, with->remote_address);
 	ck_assert_uint_eq(wr->remote_key, with->remote_key);
 	ck_assert_uint_eq(wr->sge_count, with->sge_count);
+	ck_assert_uint_eq(wr->op, batch.op == RMEM_READ ? RMEM_WR_READ : RMEM_WR_WRITE);
+	ck_assert_uint_eq(wr->flags, batch.op == RMEM_WRITE && expected_bytes(with) <=
+								       target.limits.inline_bytes
+					     ? RMEM_WR_INLINE
+					     : 0);
 	for (unsigned n = 0; n < with->sge_count; n++) {
 		ck_assert_ptr_eq(wr->sge[n].address, with->sge[n].address);
 		ck_assert_uint_eq(wr->sge[n].length, with->sge[n].length);
