@@ -155,6 +155,10 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 		if (mount->writeback_wanted)
 			conn->want |= conn->capable & FUSE_CAP_WRITEBACK_CACHE;
 	}
+	/* Access lists make the kernel check access, whether or not it was asked to. */
+	if (mount->default_permissions)
+		conn->want |= conn->capable & (FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
+	mount->access_lists = (conn->want & FUSE_CAP_POSIX_ACL) != 0;
 	mount->writeback = (conn->want & FUSE_CAP_WRITEBACK_CACHE) != 0;
 	mount->ready(mount);
 }
