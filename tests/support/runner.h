@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The main() of a unit test: runs a Check suite and speaks TAP, which meson counts case by case. */
+/* The main() of a unit test: runs a Check suite and speaks TAP, which meson counts case by case.
+ * $TMPDIR is a folder of the program's own meanwhile: a case that fails leaves nothing behind. */
 #pragma once
 
 #include <check.h>
+#include <stdlib.h>
+
+#include "tests/support/folder.h"
 
 #ifndef __has_feature
 #define __has_feature(feature) 0
@@ -19,11 +23,15 @@ const char *__tsan_default_suppressions(void)
 static inline int run_suite(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);
+	char folder[200];
 	int failed;
 
+	folder_make(folder, sizeof(folder));
+	setenv("TMPDIR", folder, 1);
 	srunner_set_tap(runner, "-");
 	srunner_run_all(runner, CK_SILENT);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
+	folder_remove(folder);
 	return failed == 0 ? 0 : 1;
 }
