@@ -96,7 +96,11 @@ void change_drop_name(struct change *change, struct inode *inode)
 /* All of the victim's, at once. -E2BIG: it is more than that. */
 static int delete_victim(struct store_txn *txn, struct change *change)
 {
-	int result = inode_delete_records(change->volume, txn, change->victim->ino, 0);
+	struct inode_end end = {
+		.ino = change->victim->ino,
+		.attr = change_attr(change, change->victim),
+	};
+	int result = inode_delete_records(change->volume, txn, &end);
 
 	return result > 0 ? -E2BIG : result;
 }

@@ -2,6 +2,7 @@
 /* Inodes in the store: reading, flushing, and taking everything away. */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fs/extent.h"
 #include "fs/inode_table.h"
@@ -156,33 +157,36 @@ static int delete_if_there(struct store_txn *txn, struct store_slice key)
 	return error == -ENOENT ? 0 : error;
 }
 
-int inode_delete_records(struct volume *volume, struct store_txn *txn, uint64_t ino,
-			 uint64_t mount_id)
+int inode_delete_records(struct volume *volume, struct store_txn *txn, const struct inode_end *end)
 {
+	const struct inode_attr *attr = end->attr;
 	struct record_key key;
-	int result = extent_reclaim(volume, ino, txn);
+	int result = 0;
 
+	if (attr == NULL || attr->pages > 0)
+		result = extent_reclaim(volume, end->ino, txn);
+	if (result == 0 && (attr == NULL || attr->xattr_count > 0))
+		result = delete_xattrs(txn, end->ino);
+	if (result == 0 && (attr == NULL || S_ISLNK(attr->mode)))
+		result = delete_if_there(txn, record_key_number(&key, RECORD_SYMLINK, end->ino));
 	if (result == 0)
-		result = delete_xattrs(txn, ino);
-	if (result == 0)
-		result = delete_if_there(txn, record_key_number(&key, RECORD_SYMLINK, ino));
-	if (result == 0)
-		result = delete_if_there(txn, record_key_number(&key, RECORD_INODE, ino));
-	if (result == 0 && mount_id != 0)
-		result = delete_if_there(txn, record_key_pair(&key, RECORD_ORPHAN, mount_id, ino));
+		result = delete_if_there(txn, record_key_number(&key, RECORD_INODE, end->ino));
+	if (result == 0 && end->mount_id != 0)
+		result = delete_if_there(
+			txn, record_key_pair(&key, RECORD_ORPHAN, end->mount_id, end->ino));
 	return result;
 }
 
 struct reclaim {
 	struct volume *volume;
-	uint64_t mount_id, ino;
+	struct inode_end end;
 	bool more;
 };
 
 static int put_reclaim(struct store_txn *txn, void *user)
 {
 	struct reclaim *reclaim = user;
-	int result = inode_delete_records(reclaim->volume, txn, reclaim->ino, reclaim->mount_id);
+	int result = inode_delete_records(reclaim->volume, txn, &reclaim->end);
 
 	reclaim->more = result > 0;
 	return result > 0 ? 0 : result;
@@ -190,7 +194,10 @@ static int put_reclaim(struct store_txn *txn, void *user)
 
 int inode_reclaim(struct volume *volume, uint64_t mount_id, uint64_t ino)
 {
-	struct reclaim reclaim = {.volume = volume, .mount_id = mount_id, .ino = ino};
+	struct reclaim reclaim = {
+		.volume = volume,
+		.end = {.ino = ino, .mount_id = mount_id},
+	};
 	int error = store_shrink(volume->store, put_reclaim, &reclaim);
 
 	if (error != 0)

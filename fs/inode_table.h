@@ -23,8 +23,13 @@ int inode_read_record(struct store_txn *txn, uint64_t ino, struct inode_attr *at
 int inode_put_orphan(struct store_txn *txn, const struct inode *inode,
 		     const struct inode_attr *attr) RMEM_MUST_CHECK;
 
-/* All of an inode goes, with its O record if `mount_id` isn't 0. 1: there is more than one
- * transaction should do; what was done stays right if it is committed, and doing it again does the
- * rest. -ENOSPC, -EIO. */
-int inode_delete_records(struct volume *volume, struct store_txn *txn, uint64_t ino,
-			 uint64_t mount_id) RMEM_MUST_CHECK;
+/* All of an inode goes, with its O record if `mount_id` isn't 0. `attr` saves looking for what it
+ * does not have; NULL: it is not known. 1: there is more than one transaction should do; what was
+ * done stays right if it is committed, and doing it again does the rest. -ENOSPC, -EIO. */
+struct inode_end {
+	uint64_t ino;
+	uint64_t mount_id;
+	const struct inode_attr *attr;
+};
+int inode_delete_records(struct volume *volume, struct store_txn *txn,
+			 const struct inode_end *end) RMEM_MUST_CHECK;

@@ -146,6 +146,8 @@ static int start(struct process *process, struct rmem_error *error)
 	if (result == 0)
 		result = connect_servers(process, error);
 	if (result == 0)
+		(void)!volume_report_missing(process->volume); /* warns */
+	if (result == 0)
 		result = data_shared_create(process->engine, process->volume,
 					    (unsigned)(conf_duration_us(conf, "fs.wait") / 1000),
 					    &process->mount.data, error);
