@@ -10,6 +10,8 @@
 #include "engine/base/checked.h"
 #include "fs/check_parts.h"
 
+#define REGION_PAGES_MAX (1ull << 34) /* 64 TiB: the largest pool that can be configured */
+
 static uint64_t groups_of(uint64_t pages)
 {
 	return (pages + RECORD_GROUP_PAGES - 1) / RECORD_GROUP_PAGES;
@@ -54,6 +56,13 @@ static int add_region(struct check *check, const char *url, uint32_t id, uint64_
 		check_report(check, CHECK_SERIOUS, false,
 			     "server %s has region %" PRIu32 ", a number that was not given yet",
 			     url, id);
+	if (pages > REGION_PAGES_MAX) {
+		check_report(check, CHECK_SERIOUS, false,
+			     "server %s has region %" PRIu32 " of %" PRIu64
+			     " pages: nothing is as large",
+			     url, id, pages);
+		return 0;
+	}
 	region = &check->regions[check->region_count];
 	*region = (struct check_region){.id = id, .pages = pages};
 	region->used = calloc(groups_of(pages), RECORD_GROUP_WORDS * sizeof(uint64_t));

@@ -831,6 +831,25 @@ START_TEST(servers_do_not_share_regions)
 }
 END_TEST
 
+START_TEST(a_region_of_absurd_size_is_told)
+{
+	struct record_server_fields fields = {
+		.url = "shm:/pool",
+		.incarnation = 7,
+		.region_count = 1,
+		.regions = {{.id = first_extent().region, .length = 1ull << 58}},
+	};
+	static struct record_server value;
+	struct store_slice encoded = record_encode_server(&value, &fields);
+
+	edit(record_key_number(&key_buffer, RECORD_SERVER, 1), encoded);
+	ck_assert_int_eq(look(false), 0);
+	ck_assert(was_found(text("serious: server shm:/pool has region %u of %llu pages: nothing "
+				 "is as large (not repairable)",
+				 fields.regions[0].id, U(1ull << 46))));
+}
+END_TEST
+
 /* --- The store as a whole --------------------------------------------------------------------- */
 
 START_TEST(inode_numbers_that_exist_are_not_given_again)
@@ -880,6 +899,110 @@ START_TEST(a_store_without_a_volume_cannot_be_checked)
 }
 END_TEST
 
+/* --- Dice ------------------------------------------------------------------------------------- */
+
+#define KEYS_MAX 64
+
+struct keys {
+	unsigned count;
+	size_t sizes[KEYS_MAX];
+	uint8_t bytes[KEYS_MAX][STORE_KEY_MAX];
+};
+
+static int collect_key(void *user, struct store_slice key, struct store_slice value)
+{
+	struct keys *keys = user;
+
+	(void)value;
+	if (keys->count == KEYS_MAX)
+		return 1;
+	memcpy(keys->bytes[keys->count], key.data, key.size);
+	keys->sizes[keys->count++] = key.size;
+	return 0;
+}
+
+static void list_keys(struct keys *keys)
+{
+	struct store *store = open_raw(false);
+	struct store_txn *txn;
+
+	keys->count = 0;
+	ck_assert_int_eq(store_begin(store, STORE_READ, &txn), 0);
+	ck_assert_int_ge(store_scan(txn, (struct store_slice){0}, (struct store_slice){0},
+				    collect_key, keys),
+			 0);
+	store_abort(txn);
+	store_close(store);
+}
+
+/* Deletes, cuts or changes a record, or moves its value to another key. */
+static void damage_one(void)
+{
+	static struct keys keys;
+	static uint8_t value[8192];
+	unsigned chosen, other;
+	size_t size;
+
+	list_keys(&keys);
+	chosen = (unsigned)random() % keys.count;
+	other = (unsigned)random() % keys.count;
+	struct store_slice key = bytes(keys.bytes[chosen], keys.sizes[chosen]);
+	size = fetch(key, value, sizeof(value));
+	switch (random() % 5) {
+	case 0:
+		erase(key);
+		break;
+	case 1:
+		edit(key, bytes(value, (size_t)random() % (size + 1)));
+		break;
+	case 2:
+		edit(bytes(keys.bytes[other], keys.sizes[other]), bytes(value, size));
+		break;
+	default:
+		for (unsigned i = 0; i < 4 && size > 0; i++)
+			value[(size_t)random() % size] ^= (uint8_t)(1u << random() % 8);
+		edit(key, bytes(value, size));
+	}
+}
+
+static void collect_quietly(void *user, const struct check_finding *finding)
+{
+	(void)user;
+	ck_assert_uint_lt(strlen(finding->text), 512);
+}
+
+static int run_quietly(bool repair)
+{
+	struct check_options options = {.report = collect_quietly};
+	int error;
+
+	options.store = open_raw(repair);
+	error = repair ? check_repair(&options, &result) : check_run(&options, &result);
+	store_close(options.store);
+	return error;
+}
+
+START_TEST(no_damage_is_too_much)
+{
+	bool clean;
+	int error;
+
+	srandom((unsigned)_i);
+	for (unsigned i = 0; i < 1 + (unsigned)_i % 6; i++)
+		damage_one();
+	error = run_quietly(false);
+	clean = error == 0 && check_is_clean(&result);
+	ck_assert(run_quietly(true) == error || error == 0);
+	if (error != 0)
+		return;
+	if (clean)
+		ck_assert_uint_eq(result.repaired, 0);
+	/* What a repair leaves, another one leaves too. */
+	ck_assert_int_eq(run_quietly(true), 0);
+	ck_assert_uint_eq(result.repaired, 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("check");
@@ -924,11 +1047,13 @@ static Suite *suite(void)
 	tcase_add_test(cases, an_extent_record_that_cannot_be_read_is_serious);
 	tcase_add_test(cases, what_a_server_lost_is_counted_and_no_fault);
 	tcase_add_test(cases, servers_do_not_share_regions);
+	tcase_add_test(cases, a_region_of_absurd_size_is_told);
 	tcase_add_test(cases, inode_numbers_that_exist_are_not_given_again);
 	tcase_add_test(cases, an_inode_that_cannot_be_read_is_serious);
 	tcase_add_test(cases, records_of_an_unknown_kind_are_told);
 	tcase_add_test(cases, a_store_without_a_root_cannot_be_checked);
 	tcase_add_test(cases, a_store_without_a_volume_cannot_be_checked);
+	tcase_add_loop_test(cases, no_damage_is_too_much, 0, 60);
 	suite_add_tcase(s, cases);
 	return s;
 }
