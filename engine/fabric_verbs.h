@@ -204,6 +204,7 @@ struct verbs_dial {
 	const struct sockaddr *peer;
 	const char *where;
 	uint64_t deadline_ns;
+	uint64_t try_ns; /* of this try */
 	struct ibv_qp_init_attr qp;
 	struct verbs_timing timing;
 	struct rmem_join join; /* what to say; mtu_bytes is filled in */

@@ -19,7 +19,9 @@
 #define REJECT_STALE	  10
 #define REJECT_CONSUMER	  28
 
-#define STALE_TRIES 5
+#define STALE_TRIES    5
+#define RESOLVE_MIN_MS 50
+#define CONNECT_MIN_MS 1000
 
 /* --- Queue pairs -------------------------------------------------------------------------------
  */
@@ -138,7 +140,16 @@ int verbs_take_event(struct rdma_event_channel *channel)
 	return 0;
 }
 
-static int wait_event(const struct verbs_dial *dial, struct verbs_leg *leg,
+static int no_answer(const struct verbs_dial *dial, struct rmem_error *error)
+{
+	return rmem_fail(error, ETIMEDOUT,
+			 "%s: no answer in time: is the host up, with an RDMA device, and nothing "
+			 "between that drops its packets?",
+			 dial->where);
+}
+
+/* The next event about the leg. -ETIMEDOUT: none by `deadline_ns`. */
+static int wait_event(const struct verbs_dial *dial, struct verbs_leg *leg, uint64_t deadline_ns,
 		      struct rmem_error *error)
 {
 	while (!leg->has_event) {
@@ -150,13 +161,10 @@ static int wait_event(const struct verbs_dial *dial, struct verbs_leg *leg,
 			return rmem_fail(error, -rc, "%s: the RDMA connection manager: %s",
 					 dial->where, strerror(-rc));
 		struct pollfd poll_fd = {.fd = dial->channel->fd, .events = POLLIN};
-		int left_ms = rmem_deadline_left_ms(dial->deadline_ns);
+		int left_ms = rmem_deadline_left_ms(deadline_ns);
 
 		if (left_ms == 0)
-			return rmem_fail(error, ETIMEDOUT,
-					 "%s: no answer in time: is the host up, with an RDMA "
-					 "device, and nothing between that drops its packets?",
-					 dial->where);
+			return no_answer(dial, error);
 		poll(&poll_fd, 1, left_ms);
 	}
 	rmem_log_debug(RMEM_LOG_FABRIC, "%s: %s (status %d), %d ms left", dial->where,
@@ -190,6 +198,8 @@ static int explain(const struct verbs_dial *dial, const struct verbs_leg *leg,
 
 	switch (leg->event) {
 	case RDMA_CM_EVENT_ADDR_ERROR:
+		if (code == ETIMEDOUT)
+			return no_answer(dial, error);
 		if (code == ENODEV || code == EADDRNOTAVAIL)
 			return verbs_no_device(dial->where, code, error);
 		return rmem_fail(error, code, "%s: the address can't be reached: %s", dial->where,
@@ -218,7 +228,7 @@ static int explain(const struct verbs_dial *dial, const struct verbs_leg *leg,
 static int expect(const struct verbs_dial *dial, struct verbs_leg *leg,
 		  enum rdma_cm_event_type wanted, struct rmem_error *error)
 {
-	int rc = wait_event(dial, leg, error);
+	int rc = wait_event(dial, leg, dial->try_ns, error);
 
 	if (rc != 0 || (leg->event == wanted && leg->status == 0))
 		return rc;
@@ -239,12 +249,37 @@ static int fail_qp(const struct verbs_dial *dial, int code, struct rmem_error *e
 			 dial->port->name, strerror(code));
 }
 
+/* The kernel asks who has the address, and may miss an answer that comes before it listens, as from
+ * the other end of a cable to oneself: it only looks again when its time is out. So it gets little
+ * time, and more with each try. */
+static int resolve_address(struct verbs_dial *dial, struct verbs_leg *leg, struct sockaddr *source,
+			   struct rmem_error *error)
+{
+	struct sockaddr *peer = (struct sockaddr *)(uintptr_t)dial->peer;
+
+	for (int try_ms = RESOLVE_MIN_MS;; try_ms *= 2) {
+		int left_ms = rmem_deadline_left_ms(dial->deadline_ns);
+		bool is_last = left_ms <= try_ms;
+		int rc;
+
+		if (rdma_resolve_addr(leg->id, source, peer, is_last ? left_ms : try_ms) != 0)
+			return verbs_no_device(dial->where, errno, error);
+		rc = wait_event(dial, leg, dial->deadline_ns, error);
+		if (rc != 0)
+			return rc;
+		if (leg->event == RDMA_CM_EVENT_ADDR_RESOLVED && leg->status == 0)
+			return 0;
+		if (leg->event != RDMA_CM_EVENT_ADDR_ERROR || leg->status != -ETIMEDOUT || is_last)
+			return explain(dial, leg, error);
+		source = NULL; /* it is bound to that now */
+	}
+}
+
 static int resolve(struct verbs_dial *dial, struct verbs_leg *leg, struct rmem_error *error)
 {
 	uint8_t traffic_class = (uint8_t)rmem_verbs_options()->traffic_class;
-	struct sockaddr *peer = (struct sockaddr *)(uintptr_t)dial->peer;
 	struct sockaddr_storage source;
-	int left_ms, rc;
+	int rc;
 
 	rc = verbs_source(dial->peer, dial->where, &source, error);
 	if (rc != 0)
@@ -255,17 +290,14 @@ static int resolve(struct verbs_dial *dial, struct verbs_leg *leg, struct rmem_e
 						  &traffic_class, sizeof(traffic_class)) != 0)
 		return rmem_fail(error, errno, "%s: traffic class %u: %s", dial->where,
 				 traffic_class, strerror(errno));
-	left_ms = rmem_deadline_left_ms(dial->deadline_ns);
-	if (rdma_resolve_addr(leg->id, (struct sockaddr *)&source, peer, left_ms) != 0)
-		return verbs_no_device(dial->where, errno, error);
-	rc = expect(dial, leg, RDMA_CM_EVENT_ADDR_RESOLVED, error);
+	rc = resolve_address(dial, leg, (struct sockaddr *)&source, error);
 	if (rc != 0)
 		return rc;
 	if (leg->id->verbs != dial->port->context)
 		return rmem_fail(error, EAGAIN, "%s: the route there has just moved from %s to %s",
 				 dial->where, dial->port->name, leg->id->verbs->device->name);
-	left_ms = rmem_deadline_left_ms(dial->deadline_ns);
-	if (rdma_resolve_route(leg->id, left_ms) != 0)
+	dial->try_ns = dial->deadline_ns;
+	if (rdma_resolve_route(leg->id, rmem_deadline_left_ms(dial->deadline_ns)) != 0)
 		return rmem_fail(error, errno, "%s: no RDMA route leads there: %s", dial->where,
 				 strerror(errno));
 	return expect(dial, leg, RDMA_CM_EVENT_ROUTE_RESOLVED, error);
@@ -322,26 +354,40 @@ static int settle(struct verbs_dial *dial, struct verbs_leg *leg, struct rmem_jo
 	return 0;
 }
 
+/* Whether it is worth while to try once more. */
+static bool is_passing(const struct verbs_dial *dial, const struct verbs_leg *leg, int rc,
+		       unsigned tries)
+{
+	/* The server still has a connection of a queue pair that had our number before, and has
+	 * just begun to take it down. */
+	if (rc == -ECONNREFUSED && leg->event == RDMA_CM_EVENT_REJECTED &&
+	    leg->status == REJECT_STALE)
+		return tries < STALE_TRIES;
+	return rc == -ETIMEDOUT && rmem_deadline_left_ms(dial->deadline_ns) > 0;
+}
+
 int verbs_dial(struct verbs_dial *dial, struct verbs_leg *leg, struct rmem_join *answer,
 	       struct rmem_error *error)
 {
-	int rc;
+	uint64_t patience_ms = CONNECT_MIN_MS;
 
-	for (unsigned i = 0;; i++) {
-		bool is_stale;
+	for (unsigned tries = 1;; tries++, patience_ms *= 2) {
+		bool again;
+		int rc = resolve(dial, leg, error);
 
-		rc = resolve(dial, leg, error);
+		/* The connection manager takes more than four seconds to send a request again
+		 * that was lost; so it gets a new one after less. */
+		dial->try_ns = rmem_min_u64(dial->deadline_ns,
+					    rmem_now_ns() + patience_ms * RMEM_NS_PER_MS);
 		if (rc == 0)
 			rc = introduce(dial, leg, error);
 		if (rc == 0)
 			rc = settle(dial, leg, answer, error);
 		if (rc == 0)
 			return 0;
-		/* The server still has a connection of a queue pair that had our number before,
-		 * and has just begun to take it down. */
-		is_stale = leg->event == RDMA_CM_EVENT_REJECTED && leg->status == REJECT_STALE;
+		again = is_passing(dial, leg, rc, tries);
 		verbs_leg_close(leg);
-		if (!is_stale || i == STALE_TRIES)
+		if (!again)
 			return rc;
 	}
 }

@@ -11,6 +11,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/deadline.h"
+#include "engine/base/log.h"
 #include "engine/fabric_verbs.h"
 
 #define PROBE_MIN_MS 10
@@ -204,10 +205,12 @@ int verbs_conn_alive(struct rmem_conn *conn)
 	if (conn->lost != 0 || is_quiet(conn))
 		return conn->lost;
 	conn->lost = look(conn);
-	if (conn->lost != 0) {
-		LIST_FOREACH(lane, &conn->lanes, link)
-		verbs_qp_abort(lane->qp);
-	}
+	if (conn->lost == 0)
+		return 0;
+	rmem_log_debug(RMEM_LOG_FABRIC, "%s: the connection is over: %s", conn->control.where,
+		       strerror(-conn->lost));
+	LIST_FOREACH(lane, &conn->lanes, link)
+	verbs_qp_abort(lane->qp);
 	return conn->lost;
 }
 

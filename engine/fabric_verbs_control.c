@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/deadline.h"
+#include "engine/base/log.h"
 #include "engine/fabric_verbs.h"
 
 #define SLOTS	     (VERBS_CONTROL_RECEIVES + 1)
@@ -104,6 +105,9 @@ static int take_one(struct verbs_control *control, uint64_t *at, size_t *length,
 		return -EIO;
 	if (got == 0)
 		return 0;
+	if (wc.status != IBV_WC_SUCCESS)
+		rmem_log_debug(RMEM_LOG_FABRIC, "%s: control request %d failed: %s", control->where,
+			       (int)wc.wr_id, ibv_wc_status_str(wc.status));
 	if (wc.status != IBV_WC_SUCCESS)
 		return wc.status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -ECONNRESET;
 	if (wc.wr_id == ID_SEND)

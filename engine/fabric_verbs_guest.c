@@ -226,6 +226,8 @@ void verbs_guest_complete(struct verbs_house *house, const struct ibv_wc *wc)
 	if (guest == NULL || guest->generation != (uint32_t)(wc->wr_id >> 32))
 		return; /* it has left */
 	if (wc->status != IBV_WC_SUCCESS) {
+		rmem_log_debug(RMEM_LOG_SERVER, "%s: %s", guest->client.label,
+			       ibv_wc_status_str(wc->status));
 		verbs_party_ended(&guest->party);
 		return;
 	}

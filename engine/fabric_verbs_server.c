@@ -231,8 +231,7 @@ static int check_trust(const struct rmem_server *server, const char *url,
 	return rmem_fail(error, EPERM,
 			 "%s: whoever reaches this address could read and write the whole pool: on "
 			 "a network where everybody may, say so with --allow-unauthenticated "
-			 "(server.allow_unauthenticated = true); otherwise listen on "
-			 "verbs://127.0.0.1",
+			 "(server.allow_unauthenticated = true)",
 			 url);
 }
 

@@ -38,6 +38,8 @@ static void verbs_url(char *url, size_t size, const char *in, unsigned serial)
 
 static void __attribute__((constructor)) choose_provider(void)
 {
+	if (getenv("RMEM_TEST_DEBUG") != NULL)
+		rmem_log_set_level(RMEM_LOG_FABRIC, RMEM_LOG_DEBUG);
 	if (getenv("RMEM_TEST_VERBS") == NULL)
 		return;
 	rig_providers[0] = (struct rig_provider){"verbs", rmem_fabric_find("verbs://x"), verbs_url};
@@ -137,7 +139,8 @@ pid_t rig_server_start_with(const struct rmem_server_options *options, const cha
 
 	if (pid > 0)
 		return pid;
-	rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
+	if (getenv("RMEM_TEST_DEBUG") == NULL)
+		rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
 	if (descriptor_limit != 0 && setrlimit(RLIMIT_NOFILE, &limit) != 0)
 		_exit(1);
 	serve(options, url, ready_fd);
@@ -167,7 +170,8 @@ static void __attribute__((constructor)) become_server(void)
 
 	if (url == NULL)
 		return;
-	rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
+	if (getenv("RMEM_TEST_DEBUG") == NULL)
+		rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_ERROR);
 	rig_server_options(&options);
 	serve(&options, url, atoi(getenv("RIG_SERVER_READY")));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine through its public header alone, over the shm fabric and a real memory server. */
+/* The engine through its public header alone, over the shm fabric and a real memory server; over
+ * verbs where the environment's RMEM_TEST_VERBS is an address with a device behind it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ static void start_server(void)
 
 	rmem_server_options_init(&options);
 	options.pool.size_bytes = POOL_BYTES;
+	options.allow_unauthenticated = true;
 	ck_assert_msg(rmem_server_create(&options, &rmemd, &error) == 0, "%s", error.text);
 	ck_assert_msg(rmem_server_listen(rmemd, url, &error) == 0, "%s", error.text);
 	ck_assert_msg(rmem_server_start(rmemd, &error) == 0, "%s", error.text);
@@ -71,7 +73,10 @@ static void setup(void)
 {
 	strcpy(folder, "/tmp/test_engine.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(url, sizeof(url), "shm:%s/sock", folder);
+	if (getenv("RMEM_TEST_VERBS"))
+		snprintf(url, sizeof(url), "verbs://%s", getenv("RMEM_TEST_VERBS"));
+	else
+		snprintf(url, sizeof(url), "shm:%s/sock", folder);
 	start_server();
 }
 
