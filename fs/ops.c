@@ -33,38 +33,52 @@ static int64_t to_ns(struct timespec time)
 	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-void ops_fill_stat(struct inode *inode, struct stat *st)
+static void stat_of(const struct inode *inode, const struct inode_attr *attr, struct stat *st)
+{
+	*st = (struct stat){
+		.st_ino = inode->ino,
+		.st_mode = attr->mode,
+		.st_nlink = attr->nlink,
+		.st_uid = attr->uid,
+		.st_gid = attr->gid,
+		.st_rdev = attr->rdev,
+		.st_size = (off_t)attr->size,
+		.st_blksize = VOLUME_PAGE_BYTES,
+		.st_blocks = (blkcnt_t)(attr->pages * (VOLUME_PAGE_BYTES / 512)),
+		.st_atim = to_timespec(attr->atime_ns),
+		.st_mtim = to_timespec(attr->mtime_ns),
+		.st_ctim = to_timespec(attr->ctime_ns),
+	};
+}
+
+static struct inode_attr attr_of(struct inode *inode)
 {
 	struct inode_attr attr;
 
 	pthread_mutex_lock(&inode->lock);
 	attr = inode->attr;
 	pthread_mutex_unlock(&inode->lock);
-	*st = (struct stat){
-		.st_ino = inode->ino,
-		.st_mode = attr.mode,
-		.st_nlink = attr.nlink,
-		.st_uid = attr.uid,
-		.st_gid = attr.gid,
-		.st_rdev = attr.rdev,
-		.st_size = (off_t)attr.size,
-		.st_blksize = VOLUME_PAGE_BYTES,
-		.st_blocks = (blkcnt_t)(attr.pages * (VOLUME_PAGE_BYTES / 512)),
-		.st_atim = to_timespec(attr.atime_ns),
-		.st_mtim = to_timespec(attr.mtime_ns),
-		.st_ctim = to_timespec(attr.ctime_ns),
-	};
+	return attr;
+}
+
+void ops_fill_stat(struct inode *inode, struct stat *st)
+{
+	const struct inode_attr attr = attr_of(inode);
+
+	stat_of(inode, &attr, st);
 }
 
 void ops_fill_entry(const struct mount *mount, struct inode *inode, struct fuse_entry_param *entry)
 {
+	const struct inode_attr attr = attr_of(inode);
+
 	*entry = (struct fuse_entry_param){
 		.ino = inode->ino,
-		.generation = inode->attr.generation, /* constant */
+		.generation = attr.generation,
 		.attr_timeout = ops_timeout(mount),
 		.entry_timeout = ops_timeout(mount),
 	};
-	ops_fill_stat(inode, &entry->attr);
+	stat_of(inode, &attr, &entry->attr);
 }
 
 void ops_reply_inode(fuse_req_t req, struct inode *inode)
@@ -121,7 +135,7 @@ void ops_drop_capability(struct mount *mount, struct inode *inode)
 {
 	static const char name[] = "security.capability";
 
-	if (inode->attr.xattr_count == 0)
+	if (RMEM_LIKELY(attr_of(inode).xattr_count == 0))
 		return; /* a racing setxattr is ordered after us */
 	if (namespace_getxattr(mount->volume, inode, name, NULL, 0) < 0)
 		return;

@@ -56,6 +56,9 @@ void ops_drop_capability(struct mount *mount, struct inode *inode);
 
 /* --- For ops_io.c and ops_space.c ------------------------------------------------------------- */
 
+/* Whether somebody has the file open for writing; takes inode->lock. */
+bool ops_has_writers(struct inode *inode);
+
 /* What follows the header in the message that the request came in. */
 const void *ops_message_body(const struct channel_request *request);
 

@@ -62,6 +62,16 @@ static void open_file_destroy(struct mount *mount, struct open_file *file)
 	free(file);
 }
 
+bool ops_has_writers(struct inode *inode)
+{
+	unsigned writers;
+
+	pthread_mutex_lock(&inode->lock);
+	writers = inode->writers;
+	pthread_mutex_unlock(&inode->lock);
+	return writers > 0;
+}
+
 void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount *mount = ops_mount(req);

@@ -99,8 +99,8 @@ static bool is_end_in_doubt(const struct channel_request *request)
 {
 	const struct open_file *file = request->data.user;
 
-	return file->direct && channel_mount(request->channel)->writeback &&
-	       file->inode->writers > 0 && !request->refreshed;
+	return file->direct && channel_mount(request->channel)->writeback && !request->refreshed &&
+	       ops_has_writers(file->inode);
 }
 
 static void read_done(struct data_request *data, int status)

@@ -122,7 +122,7 @@ void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct 
 	request->seek.inode = ops_open_file(fi)->inode;
 	request->seek.offset = (uint64_t)offset;
 	request->seek.whence = whence;
-	if (request->seek.inode->writers > 0) {
+	if (ops_has_writers(request->seek.inode)) {
 		request->job.run = seek_job;
 		volume_defer(mount->volume, &request->job);
 		return;

@@ -22,6 +22,16 @@ struct model {
 	uint64_t size;
 };
 
+static uint64_t size_of(struct inode *inode)
+{
+	uint64_t size;
+
+	pthread_mutex_lock(&inode->lock);
+	size = inode->attr.size;
+	pthread_mutex_unlock(&inode->lock);
+	return size;
+}
+
 static struct inode *create_file(struct rig *rig, const char *name)
 {
 	struct namespace_create create = {.mode = S_IFREG | 0644};
@@ -49,7 +59,7 @@ static void compare(struct rig *rig, unsigned reactor, struct data_request *requ
 {
 	uint64_t at = 0;
 
-	ck_assert_uint_eq(inode->attr.size, model->size);
+	ck_assert_uint_eq(size_of(inode), model->size);
 	while (at < model->size) {
 		uint64_t want = 1 + (uint64_t)rand() % WRITE_MAX;
 
@@ -393,7 +403,7 @@ START_TEST(full_pool_is_enospc_and_deleting_gives_space_back)
 		at += 16 * PAGE;
 	} while (status == 0);
 	ck_assert_int_eq(status, -ENOSPC);
-	ck_assert_uint_eq(inode->attr.size, 8u << 20);
+	ck_assert_uint_eq(size_of(inode), 8u << 20);
 	ck_assert_int_eq(run_kind(&rig, 0, request, DATA_TRUNCATE, inode, 0, 0), 0);
 	ck_assert_int_eq(run_kind(&rig, 0, request, DATA_WRITE, inode, 0, DATA_TRANSFER_MAX), 0);
 	ck_assert_int_eq(run_kind(&rig, 0, request, DATA_WRITE, inode, VOLUME_SIZE_MAX, 1), -EFBIG);
