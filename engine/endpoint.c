@@ -208,12 +208,15 @@ static const char *end_text(int rc)
 	}
 }
 
-int rmem_connection_check(struct rmem_connection *connection, struct rmem_error *error)
+int rmem_connection_alive(struct rmem_connection *connection, struct rmem_error *error)
 {
 	int rc = connection->fabric->conn_alive(connection->conn);
 
-	if (rc)
-		return rmem_fail(error, -rc, "%s", end_text(rc));
+	return rc ? rmem_fail(error, -rc, "%s", end_text(rc)) : 0;
+}
+
+int rmem_connection_failure(const struct rmem_connection *connection, struct rmem_error *error)
+{
 	for (unsigned i = 0; i < connection->endpoint_count; i++) {
 		const struct rmem_endpoint *endpoint = connection->endpoints[i];
 		/* Pairs with the release of the reactor that filled in wc_*. */

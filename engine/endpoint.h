@@ -38,5 +38,7 @@ int rmem_connection_create(const struct rmem_connection_options *options,
 			   struct rmem_error *error) RMEM_MUST_CHECK;
 void rmem_connection_destroy(struct rmem_connection *connection);
 
-/* 0 while it works; otherwise why it is over, in words. */
-int rmem_connection_check(struct rmem_connection *connection, struct rmem_error *error);
+/* 0 while it works, as the fabric sees it; otherwise why it is over, in words. */
+int rmem_connection_alive(struct rmem_connection *connection, struct rmem_error *error);
+/* The same as the reactors see it: what they met and noted at their endpoints. */
+int rmem_connection_failure(const struct rmem_connection *connection, struct rmem_error *error);

@@ -60,7 +60,8 @@ struct rmem_server {
 	uint64_t incarnation;
 	uint64_t due_ns; /* of the next attempt */
 	unsigned backoff_ms;
-	bool is_suspect; /* its descriptor or a reactor says so: look */
+	bool is_suspect;   /* the control thread's: its connection may have ended */
+	bool is_unwatched; /* likewise: no descriptor tells, so look now and then */
 	enum rmem_attempt attempt;
 	pthread_t thread; /* of the attempt, while there is one */
 	struct rmem_connection *result;

@@ -100,8 +100,8 @@ static void watch(struct rmem_peers *peers, struct rmem_server *server)
 	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = server};
 	int fd = connection->fabric->conn_fd(connection->conn);
 
-	if (fd >= 0 && epoll_ctl(peers->epoll_fd, EPOLL_CTL_ADD, fd, &event))
-		server->is_suspect = true; /* look again and again, rather than never */
+	server->is_unwatched = fd < 0 || epoll_ctl(peers->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+	server->is_suspect = true; /* it may have ended before it was watched */
 }
 
 static void unwatch(struct rmem_peers *peers, const struct rmem_connection *connection)
@@ -167,7 +167,6 @@ static void go_down(struct rmem_server *server, const struct rmem_error *reason)
 		server->is_suspect = true;
 		return;
 	}
-	server->is_suspect = false;
 	server->error = *reason;
 	unwatch(peers, connection);
 	connection->retired_epoch =
@@ -197,6 +196,16 @@ static void end_attempt(struct rmem_server *server)
 	retry_later(server);
 }
 
+/* Asks the fabric only when there is reason to: that may take a system call. */
+static bool is_over(struct rmem_server *server, struct rmem_error *reason)
+{
+	bool is_suspect = server->is_suspect;
+
+	server->is_suspect = server->is_unwatched;
+	return (is_suspect && rmem_connection_alive(server->connection, reason)) ||
+	       rmem_connection_failure(server->connection, reason);
+}
+
 static void look_at(struct rmem_server *server)
 {
 	struct rmem_peers *peers = server->peers;
@@ -205,7 +214,7 @@ static void look_at(struct rmem_server *server)
 	if (server->attempt == RMEM_ATTEMPT_ENDED)
 		end_attempt(server);
 	if (server->connection) {
-		if (rmem_connection_check(server->connection, &reason))
+		if (is_over(server, &reason))
 			go_down(server, &reason);
 		return;
 	}
@@ -247,7 +256,11 @@ static void wait_for_events(struct rmem_peers *peers, int timeout_ms)
 	int count = epoll_wait(peers->epoll_fd, events, EVENTS_MAX, timeout_ms);
 
 	for (int i = 0; i < count; i++) {
-		if (!events[i].data.ptr)
+		struct rmem_server *server = events[i].data.ptr;
+
+		if (server)
+			server->is_suspect = true;
+		else
 			(void)!read(peers->wake_fd, &value, sizeof(value));
 	}
 }

@@ -131,8 +131,10 @@ static void poll_queue(struct rmem_reactor *reactor, struct rmem_queue *queue)
 	int count = queue->poll(queue->cq, completions, POLL_COUNT);
 
 	if (RMEM_LIKELY(count >= 0)) {
-		if (count > 0)
+		if (count > 0) {
 			rmem_dispatch_complete(&reactor->dispatch, completions, (unsigned)count);
+			reactor->progress++;
+		}
 		return;
 	}
 	if (queue->is_broken)
@@ -241,33 +243,61 @@ static int left_ms(uint64_t waited_ns, int timeout_ms)
 	return (int)((limit_ns - waited_ns + RMEM_NS_PER_MS - 1) / RMEM_NS_PER_MS);
 }
 
+/* Where a run stands. */
+struct patience {
+	uint64_t start_ns; /* 0: the clock was not read yet */
+	uint64_t idle_ns;  /* since when nothing came; 0 likewise */
+	uint32_t progress; /* of the reactor when it was looked at last */
+	uint32_t turns;	   /* since something came */
+};
+
+/* Whether to read the clock in this turn: in event mode always, otherwise now and then. Transfers
+ * that come in keep the reactor awake, also while no batch is complete. */
+static bool is_time_to_look(const struct rmem_reactor *reactor, struct patience *patience)
+{
+	if (reactor->progress != patience->progress) {
+		patience->progress = reactor->progress;
+		patience->idle_ns = 0;
+		patience->turns = 0;
+	}
+	patience->turns++;
+	return reactor->poll == RMEM_POLL_EVENT || patience->turns % TICK_TURNS == 0;
+}
+
+/* Naps if it is time to; returns what was done, -EINTR, or -ETIMEDOUT when the time is over. */
+static int look_at_clock(struct rmem_reactor *reactor, struct patience *patience, int timeout_ms)
+{
+	uint64_t now_ns = rmem_now_ns();
+	int left;
+
+	if (patience->start_ns == 0)
+		patience->start_ns = now_ns;
+	if (patience->idle_ns == 0)
+		patience->idle_ns = now_ns;
+	left = left_ms(now_ns - patience->start_ns, timeout_ms);
+	if (left == 0)
+		return -ETIMEDOUT;
+	if (reactor->poll == RMEM_POLL_EVENT ||
+	    (reactor->poll == RMEM_POLL_ADAPTIVE && now_ns - patience->idle_ns >= reactor->spin_ns))
+		return nap(reactor, left);
+	return (int)turn(reactor);
+}
+
 unsigned rmem_reactor_run(struct rmem_reactor *reactor, int timeout_ms)
 {
-	uint64_t start_ns = 0;
+	struct patience patience = {0};
 	unsigned did = turn(reactor);
 
-	for (uint32_t idle = 1; did == 0 && timeout_ms != 0; idle++) {
-		if (reactor->poll == RMEM_POLL_EVENT || idle % TICK_TURNS == 0) {
-			uint64_t now_ns = rmem_now_ns();
-			int left;
+	while (did == 0 && timeout_ms != 0) {
+		if (RMEM_UNLIKELY(is_time_to_look(reactor, &patience))) {
+			int rc = look_at_clock(reactor, &patience, timeout_ms);
 
-			if (start_ns == 0)
-				start_ns = now_ns;
-			left = left_ms(now_ns - start_ns, timeout_ms);
-			if (left == 0)
+			if (rc < 0)
 				break;
-			if (reactor->poll == RMEM_POLL_EVENT ||
-			    (reactor->poll == RMEM_POLL_ADAPTIVE &&
-			     now_ns - start_ns >= reactor->spin_ns)) {
-				int rc = nap(reactor, left);
-
-				if (rc < 0) /* a signal */
-					break;
-				did = (unsigned)rc;
-				continue;
-			}
+			did = (unsigned)rc;
+		} else {
+			did = turn(reactor);
 		}
-		did = turn(reactor);
 	}
 	return did;
 }

@@ -36,6 +36,7 @@ struct rmem_reactor {
 	struct rmem_peers *peers;
 	unsigned queue_count;
 	uint32_t turn;
+	uint32_t progress; /* moves when completions come */
 	enum rmem_poll_mode poll;
 	uint64_t spin_ns;
 	unsigned index;
