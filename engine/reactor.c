@@ -206,7 +206,7 @@ static int arm(struct rmem_reactor *reactor)
 static int nap(struct rmem_reactor *reactor, int timeout_ms)
 {
 	struct rmem_waiter *waiter = &reactor->waiter;
-	bool is_news;
+	const struct rmem_table *table;
 	unsigned did;
 	int ran;
 
@@ -215,12 +215,14 @@ static int nap(struct rmem_reactor *reactor, int timeout_ms)
 		rmem_waiter_cancel(waiter);
 		return (int)turn(reactor);
 	}
-	/* The last look: a turn, with the calls and the table looked at in sequence with the
+	/* The last look: a turn, with what other threads change looked at in sequence with the
 	 * announcement. */
 	did = rmem_waiter_run_calls(waiter);
-	is_news = atomic_load(&reactor->peers->table) != reactor->table;
+	table = atomic_load(&reactor->peers->table);
+	if (table != reactor->table)
+		adopt(reactor, table);
 	did += turn(reactor);
-	if (did > 0 || is_news || rmem_dispatch_is_restless(&reactor->dispatch)) {
+	if (did > 0 || rmem_dispatch_is_restless(&reactor->dispatch)) {
 		rmem_waiter_cancel(waiter);
 		return (int)did;
 	}

@@ -102,11 +102,16 @@ static unsigned poll(struct drig *rig)
 	return (unsigned)count;
 }
 
+void drig_poll(struct drig *rig)
+{
+	while (poll(rig) > 0)
+		;
+}
+
 unsigned drig_turn(struct drig *rig)
 {
 	rmem_dispatch_flush(&rig->dispatch);
-	while (poll(rig) > 0)
-		;
+	drig_poll(rig);
 	return rmem_dispatch_run_done(&rig->dispatch);
 }
 

@@ -49,6 +49,8 @@ struct rmem_endpoint *drig_endpoint(struct drig *rig, unsigned server);
 
 /* One turn as a reactor does it: flush, poll, call back. Returns the batches that ended. */
 unsigned drig_turn(struct drig *rig);
+/* Only the poll. */
+void drig_poll(struct drig *rig);
 
 /* A batch that notes its end. */
 struct drig_batch {

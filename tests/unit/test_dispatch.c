@@ -168,6 +168,27 @@ START_TEST(a_server_that_is_slow_holds_up_only_its_own)
 }
 END_TEST
 
+START_TEST(batches_that_wait_for_room_end_in_order)
+{
+	struct drig_batch *batches[4];
+
+	script_start(&(struct drig_shape){.servers = 1, .lanes = 1, .depth = 4, .post_batch = 2});
+	for (unsigned i = 0; i < 4; i++) {
+		batches[i] = script_batch(RMEM_WRITE, i * 40, 32u >> i); /* shorter and shorter */
+		drig_submit(&rig, batches[i]);
+	}
+	for (unsigned turns = 0; turns < 200; turns++) {
+		fake_run(0, 1);
+		drig_turn(&rig);
+		for (unsigned i = 1; i < 4; i++)
+			ck_assert_uint_le(batches[i]->ended, batches[i - 1]->ended);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		script_expect_end(batches[i], 0);
+	drig_finish(&rig);
+}
+END_TEST
+
 START_TEST(servers_that_alternate_still_get_chains)
 {
 	struct drig_batch *batch;
@@ -327,6 +348,7 @@ static void add_cases(TCase *tcase)
 	tcase_add_test(tcase, small_transfers_share_a_lane_until_they_are_a_chunk);
 	tcase_add_test(tcase, lanes_may_complete_in_any_order);
 	tcase_add_test(tcase, a_server_that_is_slow_holds_up_only_its_own);
+	tcase_add_test(tcase, batches_that_wait_for_room_end_in_order);
 	tcase_add_test(tcase, servers_that_alternate_still_get_chains);
 	tcase_add_loop_test(tcase, bad_segments_fail_the_batch_after_the_good_ones_before_them, 0,
 			    5);

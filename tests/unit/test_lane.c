@@ -35,6 +35,7 @@ START_TEST(a_chain_that_is_cut_anywhere_is_completed_later)
 	ck_assert_uint_eq(fake_lane_waiting(0), 1 + (unsigned)_i);
 	fake_run(0, 1);
 	script_run_all();
+	ck_assert_uint_eq(script_stat(RMEM_STAT_COMPLETIONS), 2); /* a signal for each tail */
 	for (unsigned i = 0; i < 9; i++)
 		ck_assert(script_arrived(i));
 	script_expect_end(first, 0);
@@ -165,22 +166,54 @@ END_TEST
 
 START_TEST(silent_requests_of_a_failed_lane_end_too)
 {
-	struct drig_batch *batch;
+	struct drig_batch *silent, *rest;
 
-	/* The first part is taken and executed without a signal; then the lane breaks, and no
+	/* The first batch is taken and executed without a signal; then the lane breaks, and no
 	 * completion will ever speak of it. */
 	script_start_plain();
-	batch = script_batch(RMEM_WRITE, 0, 6);
-	drig_submit(&rig, batch);
+	silent = script_batch(RMEM_WRITE, 0, 4);
+	rest = script_batch(RMEM_WRITE, 4, 2);
+	drig_submit(&rig, silent);
+	drig_submit(&rig, rest);
 	script.accept = 4;
 	script.rc = -EAGAIN;
 	script.times = 1;
 	drig_turn(&rig);
 	fake_run(0, 4);
-	drig_turn(&rig);
-	fake_lane_break(0);
+	rmem_dispatch_detach(&rig.dispatch, drig_endpoint(&rig, 0));
 	script_run_all();
-	script_expect_end(batch, -ENOTCONN);
+	script_expect_end(silent, -ENOTCONN);
+	script_expect_end(rest, -ENOTCONN);
+	drig_finish(&rig);
+}
+END_TEST
+
+START_TEST(what_is_listed_for_the_next_turn_can_be_lost_before_it)
+{
+	struct drig_batch *batch, *waiting;
+
+	script_start(&(struct drig_shape){.servers = 1, .lanes = 1, .depth = 4, .post_batch = 4});
+	batch = script_batch(RMEM_WRITE, 0, 4);
+	waiting = script_batch(RMEM_WRITE, 4, 4);
+	drig_submit(&rig, batch);
+	if (_i) { /* the lane, to be tried again */
+		script.accept = 0;
+		script.rc = -EAGAIN;
+		script.times = 1;
+	} else { /* the endpoint, because it got room */
+		drig_submit(&rig, waiting);
+	}
+	rmem_dispatch_flush(&rig.dispatch);
+	fake_run(0, UINT32_MAX);
+	drig_poll(&rig);
+	rmem_dispatch_detach(&rig.dispatch, drig_endpoint(&rig, 0));
+	ck_assert(drig_collect(&rig, 0));
+	script_run_all();
+	script_expect_end(batch, _i ? -ENOTCONN : 0);
+	if (_i == 0)
+		script_expect_end(waiting, -ENOTCONN);
+	else
+		free(waiting);
 	drig_finish(&rig);
 }
 END_TEST
@@ -234,7 +267,7 @@ END_TEST
 START_TEST(a_new_connection_works_while_the_old_one_drains)
 {
 	struct rmem_connection *old;
-	struct drig_batch *lost, *fresh;
+	struct drig_batch *lost, *fresh, *later;
 
 	script_start_plain();
 	script_paint(0, 20);
@@ -256,6 +289,10 @@ START_TEST(a_new_connection_works_while_the_old_one_drains)
 	ck_assert_uint_eq(lost->ended, 0);
 	script_run_all();
 	script_expect_end(lost, -ENOTCONN);
+	later = script_batch(RMEM_WRITE, 20, 10);
+	drig_submit(&rig, later); /* what the old one flushed was not taken for the new one's */
+	script_run_all();
+	script_expect_end(later, 0);
 	for (unsigned i = 0; i < 20; i++)
 		ck_assert_int_eq(script_arrived(i), i >= 10);
 	ck_assert(!atomic_load(&old->endpoints[0]->is_attached));
@@ -320,6 +357,7 @@ static void add_cases(TCase *tcase)
 	tcase_add_loop_test(tcase, a_request_that_fails_fails_its_batch_and_loses_the_lane, 0, 12);
 	tcase_add_loop_test(tcase, each_kind_of_failure_has_its_status, 0, 5);
 	tcase_add_test(tcase, silent_requests_of_a_failed_lane_end_too);
+	tcase_add_loop_test(tcase, what_is_listed_for_the_next_turn_can_be_lost_before_it, 0, 2);
 	tcase_add_test(tcase, a_batch_over_two_servers_ends_when_both_have_let_go);
 	tcase_add_test(tcase, death_fails_what_waits_for_room_at_once);
 	tcase_add_test(tcase, a_new_connection_works_while_the_old_one_drains);
