@@ -7,8 +7,8 @@
 
 #define VERSION	     2u
 #define ID_NONE	     UINT32_MAX
-#define HEADER_BYTES 4u
-#define ENTRY_BYTES  8u
+#define HEADER_BYTES (size_t)4
+#define ENTRY_BYTES  (size_t)8
 
 /* The attribute's form is the kernel's (linux/posix_acl_xattr.h): little-endian. */
 struct stored_entry {

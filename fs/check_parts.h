@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of check share: check.c (inodes, sessions), check_names.c, check_space.c and
- * check_repair.c. */
+/* What the files of check share: check.c (inodes), check_names.c, check_sessions.c,
+ * check_space.c, check_counts.c and check_repair.c. */
 #pragma once
 
 #include "fs/check.h"
@@ -90,6 +90,9 @@ int check_scan(struct check *check, enum record_kind kind, store_visit *visit) R
 
 /* D, L, X: reads them all. */
 int check_names(struct check *check) RMEM_MUST_CHECK;
+/* M, O, and inodes without a name. */
+int check_sessions(struct check *check) RMEM_MUST_CHECK;
+void check_note_sessions(struct check *check);
 /* S, C, A. */
 int check_space(struct check *check) RMEM_MUST_CHECK;
 /* What was found about each inode against what it says of itself, and directories as a tree. */

@@ -24,7 +24,7 @@ static int find_socket(const struct conf *conf, struct sockaddr_un *address)
 					    sizeof(address->sun_path));
 	if (strlen(path) >= sizeof(address->sun_path))
 		return -ENAMETOOLONG;
-	strcpy(address->sun_path, path);
+	memcpy(address->sun_path, path, strlen(path) + 1);
 	return 0;
 }
 
