@@ -246,6 +246,7 @@ int rmem_peers_add(struct rmem_peers *peers, const char *url, unsigned *server,
 	if (!made)
 		return rmem_fail(error, ENOMEM, "no memory for one more server");
 	made->peers = peers;
+	made->backoff_ms = peers->options->reconnect_min_ms;
 	memcpy(made->url, url, strlen(url) + 1);
 	pthread_mutex_lock(&peers->lock);
 	if (peers->server_count == RMEM_SERVERS_MAX) {

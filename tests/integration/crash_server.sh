@@ -59,8 +59,11 @@ wait_for 20 "the end of rmemfs" gone "$MOUNT_PID"
 wait "$MOUNT_PID" || note "rmemfs ended with status $?"
 MOUNT_PID=
 ! mounted "$MNT" || fail "it is still mounted"
+# A mount waits for a server that comes up a moment later.
+mount_spawn
+sleep 1
 server_start
-mount_start
+wait_for 4 "a mount whose server came late" mount_usable "$MNT"
 [ -f "$MNT/dir/sub/file" ] || fail "a name is lost after all of it"
 refused '*' 'input/output error' cat "$MNT/new"
 rm -r "$MNT"/*
