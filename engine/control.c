@@ -211,10 +211,19 @@ static int receive(int fd, const char *path, uint64_t deadline_ns,
 	return receive_until(fd, path, length, deadline_ns, message, error);
 }
 
+/* Of the process, as its name and number are. Written before any thread connects. */
+static uint8_t process_owner[RMEM_OWNER_BYTES];
+
+void rmem_owner_set(const uint8_t owner[RMEM_OWNER_BYTES])
+{
+	memcpy(process_owner, owner, sizeof(process_owner));
+}
+
 size_t rmem_control_hello(void *buffer)
 {
 	struct rmem_hello hello = {.pid = (uint32_t)getpid()};
 
+	memcpy(hello.owner, process_owner, sizeof(hello.owner));
 	strncpy(hello.name, program_invocation_short_name, sizeof(hello.name) - 1);
 	if (gethostname(hello.host, sizeof(hello.host) - 1) != 0)
 		hello.host[0] = '\0';
@@ -230,6 +239,8 @@ int rmem_control_code(uint32_t wire_code)
 		return ETIMEDOUT;
 	case RMEM_WIRE_CODE_STOPPING:
 		return ESHUTDOWN;
+	case RMEM_WIRE_CODE_OWNED:
+		return EEXIST;
 	default:
 		return EPROTO;
 	}

@@ -165,6 +165,13 @@ int rmem_pool_create(const struct rmem_pool_options *options, struct rmem_pool *
 	return 0;
 }
 
+int rmem_pool_claim(struct rmem_pool *pool, const uint8_t owner[RMEM_OWNER_BYTES],
+		    struct rmem_error *error)
+{
+	memcpy(pool->owner, owner, sizeof(pool->owner));
+	return pool->flags & RMEM_STATUS_PERSISTENT ? rmem_pool_file_update(pool, error) : 0;
+}
+
 void rmem_pool_destroy(struct rmem_pool *pool)
 {
 	if (pool == NULL)

@@ -40,6 +40,7 @@ struct rmem_pool {
 	uint64_t map_bytes; /* of the whole file */
 	uint8_t *map;
 	uint64_t incarnation;
+	uint8_t owner[RMEM_OWNER_BYTES]; /* whose content it is; zero: nobody's */
 	uint32_t page_bytes;
 	uint32_t flags; /* enum rmem_status_flags */
 	bool is_open;	/* a file: its header says so, and is to say "clean" at the end */
@@ -51,6 +52,10 @@ struct rmem_pool {
  * -ECANCELED, and those of the file system. */
 int rmem_pool_create(const struct rmem_pool_options *options, struct rmem_pool **pool,
 		     struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* From now on the content is `owner`'s; a file remembers it. Errors: -EIO and those of writing. */
+int rmem_pool_claim(struct rmem_pool *pool, const uint8_t owner[RMEM_OWNER_BYTES],
+		    struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* A file is written back and marked clean. NULL is fine. Mappings of clients stay valid. */
 void rmem_pool_destroy(struct rmem_pool *pool);
@@ -86,3 +91,5 @@ int rmem_pool_file_open(const struct rmem_pool_options *options, struct rmem_poo
 			struct rmem_error *error) RMEM_MUST_CHECK;
 /* Writes it back and marks it clean; the rest is for rmem_pool_destroy(). */
 void rmem_pool_file_close(struct rmem_pool *pool);
+/* Writes the header of an open file anew. */
+int rmem_pool_file_update(struct rmem_pool *pool, struct rmem_error *error) RMEM_MUST_CHECK;

@@ -56,7 +56,8 @@ struct pool_header {
 	uint8_t boot_id[16];
 	uint32_t pid; /* of the server that has or had it */
 	uint32_t reserved0;
-	uint8_t reserved[48];
+	uint8_t owner[RMEM_OWNER_BYTES];
+	uint8_t reserved[32];
 	uint64_t checksum; /* of all before it */
 };
 static_assert(sizeof(struct pool_header) == 128, "stored layout");
@@ -68,6 +69,7 @@ static_assert(offsetof(struct pool_header, data_bytes) == 32, "stored layout");
 static_assert(offsetof(struct pool_header, incarnation) == 40, "stored layout");
 static_assert(offsetof(struct pool_header, boot_id) == 48, "stored layout");
 static_assert(offsetof(struct pool_header, pid) == 64, "stored layout");
+static_assert(offsetof(struct pool_header, owner) == 72, "stored layout");
 static_assert(offsetof(struct pool_header, checksum) == 120, "stored layout");
 
 /* FNV-1a: against torn writes, not against people. */
@@ -150,6 +152,7 @@ static void header_write(const struct rmem_pool *pool, enum pool_state state)
 	(void)header_find(pool->map, &old);
 	sequence = old.sequence + 1;
 	header.sequence = htole64(sequence);
+	memcpy(header.owner, pool->owner, sizeof(header.owner));
 	read_boot_id(header.boot_id);
 	header.checksum = htole64(checksum(&header));
 	memcpy(pool->map + sequence % 2 * SLOT_BYTES, &header, sizeof(header));
@@ -339,12 +342,14 @@ static int take_over(const struct rmem_pool_options *options, const struct pool_
 	pool->data_offset = header->header_bytes;
 	pool->data_bytes = header->data_bytes;
 	pool->incarnation = header->incarnation;
+	memcpy(pool->owner, header->owner, sizeof(pool->owner));
 	read_boot_id(boot_id);
 	if (header->state == POOL_OPEN &&
 	    (memcmp(boot_id, header->boot_id, 16) != 0 || memcmp(boot_id, unknown, 16) == 0)) {
 		rc = rmem_pool_new_incarnation(&pool->incarnation, error);
 		if (rc != 0)
 			return rc;
+		memset(pool->owner, 0, sizeof(pool->owner));
 		warn_of_loss(pool);
 	}
 	/* Holes that somebody punched would be memory that may not be there when it is needed. */
@@ -423,6 +428,12 @@ int rmem_pool_file_open(const struct rmem_pool_options *options, struct rmem_poo
 	else if (rc != 0 && is_fresh)
 		(void)!ftruncate(pool->lock_fd, 0);
 	return rc;
+}
+
+int rmem_pool_file_update(struct rmem_pool *pool, struct rmem_error *error)
+{
+	header_write(pool, POOL_OPEN);
+	return sync_header(pool, error);
 }
 
 void rmem_pool_file_close(struct rmem_pool *pool)

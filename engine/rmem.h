@@ -91,6 +91,13 @@ int rmem_engine_create(const struct rmem_engine_options *options, struct rmem_en
  * a reactor function any more; batches still in flight are not called back. NULL is fine. */
 void rmem_engine_destroy(struct rmem_engine *engine);
 
+/* Says whose content this process keeps in servers' memory: a number that others do not have, such as
+ * the uuid of a volume. A server belongs to the first owner that it meets, for as long as it keeps the
+ * content, and turns away everybody else, who would write over it. Without an owner only memory
+ * that belongs to nobody can be used. Before the first rmem_server_add() of the process. */
+#define RMEM_OWNER_BYTES 16
+void rmem_owner_set(const uint8_t owner[RMEM_OWNER_BYTES]);
+
 /* --- Servers (any thread) --------------------------------------------------------------------- */
 
 /* Adds a server and starts connecting to it in the background, for ever, with back-off. `*server`

@@ -76,6 +76,34 @@ static void turn_away(struct server_client *client, enum rmem_wire_code code, co
 	server_client_close(client);
 }
 
+/* Memory that holds somebody's content is for nobody else: two volumes in one pool would write over
+ * each other's files, and neither would notice. */
+static bool claim(struct server_client *client, const uint8_t owner[RMEM_OWNER_BYTES])
+{
+	static const uint8_t nobody[RMEM_OWNER_BYTES];
+	struct rmem_pool *pool = client->server->pool;
+	struct rmem_error error;
+	char text[200], name[2 * RMEM_OWNER_BYTES + 1];
+
+	if (memcmp(pool->owner, owner, RMEM_OWNER_BYTES) == 0)
+		return true;
+	if (memcmp(pool->owner, nobody, RMEM_OWNER_BYTES) == 0) {
+		if (rmem_pool_claim(pool, owner, &error) == 0)
+			return true;
+		rmem_log_error(RMEM_LOG_SERVER, "%s", error.text);
+		turn_away(client, RMEM_WIRE_CODE_INTERNAL, "the pool file can't be written");
+		return false;
+	}
+	for (unsigned i = 0; i < RMEM_OWNER_BYTES; i++)
+		snprintf(name + 2 * (size_t)i, 3, "%02x", pool->owner[i]);
+	snprintf(text, sizeof(text),
+		 "its memory holds another volume (%s), which this would write over; to give that "
+		 "up, start rmemd anew%s",
+		 name, pool->flags & RMEM_STATUS_PERSISTENT ? " without its pool file" : "");
+	turn_away(client, RMEM_WIRE_CODE_OWNED, text);
+	return false;
+}
+
 /* Each handler returns whether the client may stay. */
 
 static bool greet(struct server_client *client, size_t length)
@@ -92,6 +120,8 @@ static bool greet(struct server_client *client, size_t length)
 		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled greeting");
 		return false;
 	}
+	if (!claim(client, hello.owner))
+		return false;
 	length = rmem_wire_put_welcome(reply, client->welcome);
 	if (!client->transport->send(client, reply, length, client->pool_fd)) {
 		turn_away(client, RMEM_WIRE_CODE_INTERNAL, "the welcome could not be sent");

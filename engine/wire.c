@@ -66,6 +66,7 @@ size_t rmem_wire_put_hello(void *buffer, const struct rmem_hello *hello)
 
 	text_put(wire.name, sizeof(wire.name), hello->name);
 	text_put(wire.host, sizeof(wire.host), hello->host);
+	memcpy(wire.owner, hello->owner, sizeof(wire.owner));
 	memcpy(buffer, &wire, sizeof(wire));
 	return sizeof(wire);
 }
@@ -179,6 +180,7 @@ int rmem_wire_get_hello(const void *buffer, size_t length, struct rmem_hello *he
 		return -EPROTO;
 	hello->features = le64toh(wire.features);
 	hello->pid = le32toh(wire.pid);
+	memcpy(hello->owner, wire.owner, sizeof(hello->owner));
 	if (text_get(hello->name, wire.name, sizeof(wire.name)) != 0)
 		return -EPROTO;
 	return text_get(hello->host, wire.host, sizeof(wire.host));

@@ -41,6 +41,7 @@ enum rmem_wire_code {
 	RMEM_WIRE_CODE_TIMEOUT = 4, /* the client took too long to say who it is */
 	RMEM_WIRE_CODE_STOPPING = 5,
 	RMEM_WIRE_CODE_INTERNAL = 6,
+	RMEM_WIRE_CODE_OWNED = 7, /* the memory holds somebody else's content */
 };
 
 struct rmem_wire_header {
@@ -64,14 +65,16 @@ struct rmem_wire_hello {
 	uint32_t reserved0;
 	char name[RMEM_WIRE_NAME_BYTES]; /* program, for the log */
 	char host[RMEM_WIRE_HOST_BYTES];
-	uint8_t reserved[64];
+	uint8_t owner[RMEM_OWNER_BYTES]; /* whose content it wants to keep there; zero: nobody's */
+	uint8_t reserved[48];
 };
 static_assert(sizeof(struct rmem_wire_hello) == 192, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, features) == 16, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, pid) == 24, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, name) == 32, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, host) == 64, "wire layout");
-static_assert(offsetof(struct rmem_wire_hello, reserved) == 128, "wire layout");
+static_assert(offsetof(struct rmem_wire_hello, owner) == 128, "wire layout");
+static_assert(offsetof(struct rmem_wire_hello, reserved) == 144, "wire layout");
 
 struct rmem_wire_region {
 	uint64_t address; /* what work requests add offsets to */
@@ -211,6 +214,7 @@ struct rmem_hello {
 	uint32_t pid;
 	char name[RMEM_WIRE_NAME_BYTES];
 	char host[RMEM_WIRE_HOST_BYTES];
+	uint8_t owner[RMEM_OWNER_BYTES];
 };
 
 struct rmem_welcome_region {

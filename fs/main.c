@@ -141,8 +141,10 @@ static int start(struct process *process, struct rmem_error *error)
 	options_volume(conf, process->holder, &volume);
 	volume.mountpoint = process->mountpoint;
 	result = volume_open(&volume, &process->volume, error);
-	if (result == 0)
+	if (result == 0) {
+		rmem_owner_set(process->volume->uuid);
 		result = start_engine(process, error);
+	}
 	if (result == 0)
 		result = connect_servers(process, error);
 	if (result == 0)

@@ -13,6 +13,11 @@ refused '*' "$MNT|$MOUNT_PID" "$RMEMFS" "$CONF" "$WORK/second" -f
 refused '*' . "$RMEMFS" "$CONF" "$MNT"
 same first "$(cat "$MNT/file")" "the first mount's file"
 echo more >>"$MNT/file"
+# A volume of its own on the same memory would write over the first one's files.
+sed "s|$STORE|$WORK/other-store|" "$CONF" >"$WORK/other.cfg"
+refused '*' 'another volume' "$RMEMFS" "$WORK/other.cfg" "$WORK/second"
+! mounted "$WORK/second" || fail "the volume on foreign memory is mounted"
+same first "$(head -n 1 "$MNT/file")" "the file beside the refused volume"
 # The tools that only look may look meanwhile.
 says "$MNT" timeout 10 "$RMEMCTL" -c "$CONF" status
 says . timeout 10 "$RMEMCTL" -c "$CONF" df

@@ -398,6 +398,58 @@ START_TEST(a_pool_in_a_file_is_served_with_its_incarnation_again)
 }
 END_TEST
 
+/* What connecting as `owner` (a digit; 0: nobody) says. */
+static int connect_as(uint8_t owner)
+{
+	const uint8_t name[RMEM_OWNER_BYTES] = {owner};
+	struct rmem_port *port;
+	struct rmem_conn *conn;
+	int rc;
+
+	rmem_owner_set(name);
+	ck_assert_int_eq(rmem_fabric_shm.port_open(url, &port, &error), 0);
+	rc = rmem_fabric_shm.connect(port, url, RIG_TIMEOUT_MS, &conn, &error);
+	if (rc == 0)
+		rmem_fabric_shm.disconnect(conn);
+	rmem_fabric_shm.port_close(port);
+	return rc;
+}
+
+START_TEST(memory_with_content_is_for_its_owner_alone)
+{
+	pid_t server = start();
+
+	ck_assert_int_eq(connect_as(0), 0);
+	ck_assert_int_eq(connect_as(1), 0);
+	ck_assert_int_eq(connect_as(2), -EEXIST);
+	ck_assert_ptr_nonnull(strstr(error.text, "another volume (01"));
+	ck_assert_int_eq(connect_as(0), -EEXIST);
+	ck_assert_int_eq(connect_as(1), 0);
+	rig_server_end(server, SIGTERM);
+	server = start(); /* with new memory */
+	ck_assert_int_eq(connect_as(2), 0);
+	rig_server_end(server, SIGTERM);
+}
+END_TEST
+
+START_TEST(a_pool_file_remembers_its_owner)
+{
+	char pool[100];
+	pid_t server;
+
+	snprintf(pool, sizeof(pool), "%s/owned-%ld", rig_folder(), (long)getpid());
+	options.pool.backing = pool;
+	for (unsigned i = 0; i < 2; i++) {
+		server = start();
+		ck_assert_int_eq(connect_as(7), 0);
+		rig_server_end(server, i == 0 ? SIGKILL : SIGTERM);
+		server = start();
+		ck_assert_int_eq(connect_as(8), -EEXIST);
+		rig_server_end(server, SIGTERM);
+	}
+}
+END_TEST
+
 START_TEST(too_many_regions_are_refused)
 {
 	struct rmem_server *server;
@@ -429,6 +481,8 @@ int main(void)
 	tcase_add_test(clients, a_server_stopped_before_it_runs_does_not_run);
 	tcase_add_test(clients, a_server_that_does_not_answer_is_given_up_in_time);
 	tcase_add_test(clients, a_pool_in_a_file_is_served_with_its_incarnation_again);
+	tcase_add_test(clients, memory_with_content_is_for_its_owner_alone);
+	tcase_add_test(clients, a_pool_file_remembers_its_owner);
 	tcase_add_test(clients, too_many_regions_are_refused);
 	tcase_add_test(sockets, the_socket_of_a_dead_server_is_replaced);
 	tcase_add_test(sockets, a_live_server_is_not_replaced_and_named);

@@ -207,7 +207,7 @@ START_TEST(what_is_reserved_has_to_be_zero)
 	length = rmem_wire_put_hello(message, &hello);
 	EXPECT_RESERVED(12, 16, rmem_wire_peek(message, length, &type, &peeked));
 	EXPECT_RESERVED(28, 32, rmem_wire_get_hello(message, length, &hello));
-	EXPECT_RESERVED(128, 192, rmem_wire_get_hello(message, length, &hello));
+	EXPECT_RESERVED(144, 192, rmem_wire_get_hello(message, length, &hello));
 	length = make_welcome(2);
 	EXPECT_RESERVED(40, 64, rmem_wire_get_welcome(message, length, &welcome));
 	EXPECT_RESERVED(64 + 40, 64 + 48, rmem_wire_get_welcome(message, length, &welcome));
