@@ -160,8 +160,7 @@ int rmem_connection_create(const struct rmem_connection_options *options,
 			   struct rmem_connection **connection, struct rmem_error *error)
 {
 	unsigned count = options->registry->reactor_count;
-	struct rmem_connection *made =
-		calloc(1, sizeof(*made) + count * sizeof(made->endpoints[0]));
+	struct rmem_connection *made = calloc(1, sizeof(*made) + count * sizeof(void *));
 	int rc;
 
 	*connection = NULL;

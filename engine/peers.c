@@ -250,13 +250,15 @@ int rmem_peers_add(struct rmem_peers *peers, const char *url, unsigned *server,
 	memcpy(made->url, url, strlen(url) + 1);
 	pthread_mutex_lock(&peers->lock);
 	if (peers->server_count == RMEM_SERVERS_MAX) {
-		rc = rmem_fail(error, ENOSPC, "more than %d servers", RMEM_SERVERS_MAX);
+		rmem_fail(error, ENOSPC, "more than %d servers", RMEM_SERVERS_MAX);
+		rc = -ENOSPC;
 	} else {
 		made->index = peers->server_count;
 		peers->servers[peers->server_count++] = made;
 		if (rmem_peers_publish(peers)) {
 			peers->server_count--;
-			rc = rmem_fail(error, ENOMEM, "no memory for a new endpoint table");
+			rmem_fail(error, ENOMEM, "no memory for a new endpoint table");
+			rc = -ENOMEM;
 		}
 	}
 	pthread_mutex_unlock(&peers->lock);

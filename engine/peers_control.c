@@ -13,9 +13,9 @@
 #include "engine/base/timer.h"
 #include "engine/peers_internal.h"
 
-#define ATTEMPTS_MAX 64		  /* at a time */
-#define RETIRED_MAX  4		  /* connections to one server that some reactor holds back */
-#define STACK_BYTES  (256 * 1024) /* of an attempt; name resolution is the deepest part */
+#define ATTEMPTS_MAX 64 /* at a time */
+#define RETIRED_MAX  4	/* connections to one server that some reactor holds back */
+#define STACK_BYTES  ((size_t)256 << 10) /* of an attempt; name resolution is the deepest part */
 #define EVENTS_MAX   32
 
 /* --- Attempts --------------------------------------------------------------------------------- */

@@ -93,7 +93,7 @@ static uint64_t wr_bytes(const struct rmem_wr *wr)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; i < wr->sge_count; i++)
+	for (uint64_t i = 0; i < wr->sge_count; i++)
 		bytes += wr->sge[i].length;
 	return bytes;
 }
@@ -118,7 +118,7 @@ END_TEST
 
 START_TEST(neighbours_on_both_sides_become_one_piece)
 {
-	for (unsigned i = 0; i < 16; i++)
+	for (uint64_t i = 0; i < 16; i++)
 		add(i * 4096, i * 4096, 4096);
 	ck_assert_uint_eq(plan_all(), 1);
 	ck_assert_uint_eq(wrs[0].sge_count, 1);
@@ -128,11 +128,11 @@ END_TEST
 
 START_TEST(scattered_memory_to_one_remote_run_becomes_one_request)
 {
-	for (unsigned i = 0; i < 8; i++)
+	for (uint64_t i = 0; i < 8; i++)
 		add((8 - i) * 8192, i * 4096, 4096);
 	ck_assert_uint_eq(plan_all(), 1);
 	ck_assert_uint_eq(wrs[0].sge_count, 8);
-	for (unsigned i = 0; i < 8; i++)
+	for (uint64_t i = 0; i < 8; i++)
 		ck_assert_ptr_eq(wrs[0].sge[i].address, LOCAL + (8 - i) * 8192);
 }
 END_TEST
@@ -140,19 +140,19 @@ END_TEST
 START_TEST(the_limit_of_pieces_begins_a_new_request)
 {
 	target.limits.sge_max = 3;
-	for (unsigned i = 0; i < 7; i++)
+	for (uint64_t i = 0; i < 7; i++)
 		add((8 - i) * 8192, i * 4096, 4096);
 	ck_assert_uint_eq(plan_all(), 3);
 	ck_assert_uint_eq(wrs[0].sge_count, 3);
 	ck_assert_uint_eq(wrs[1].sge_count, 3);
 	ck_assert_uint_eq(wrs[2].sge_count, 1);
-	ck_assert_uint_eq(wrs[1].remote_address, regions[0].address + 3 * 4096);
+	ck_assert_uint_eq(wrs[1].remote_address, regions[0].address + 3ul * 4096);
 }
 END_TEST
 
 START_TEST(merging_stops_at_the_chunk)
 {
-	for (unsigned i = 0; i < 20; i++)
+	for (uint64_t i = 0; i < 20; i++)
 		add(i * 4096, i * 4096, 4096);
 	ck_assert_uint_eq(plan_all(), 2);
 	ck_assert_uint_eq(wr_bytes(&wrs[0]), 64 << 10);
@@ -247,15 +247,15 @@ END_TEST
 START_TEST(small_writes_go_inline_and_reads_do_not)
 {
 	target.limits.inline_bytes = 100;
-	for (unsigned i = 0; i < 6; i++)
+	for (uint64_t i = 0; i < 6; i++)
 		add(i * 4096, i * 8192, 98 + i);
 	ck_assert_uint_eq(plan_all(), 6);
-	for (unsigned i = 0; i < 6; i++)
+	for (uint64_t i = 0; i < 6; i++)
 		ck_assert_uint_eq(wrs[i].flags, i <= 2 ? RMEM_WR_INLINE : 0);
 	batch.op = RMEM_READ;
 	batch.engine.segment = 0;
 	ck_assert_uint_eq(plan_all(), 6);
-	for (unsigned i = 0; i < 6; i++) {
+	for (uint64_t i = 0; i < 6; i++) {
 		ck_assert_uint_eq(wrs[i].flags, 0);
 		ck_assert_uint_eq(wrs[i].op, RMEM_WR_READ);
 	}
@@ -301,7 +301,7 @@ START_TEST(what_is_wrong_is_found_at_its_turn)
 	for (unsigned good = 0; good < 4; good++) {
 		for (size_t i = 0; i < RMEM_COUNT_OF(bad); i++) {
 			setup();
-			for (unsigned n = 0; n < good; n++)
+			for (uint64_t n = 0; n < good; n++)
 				add(n * 4096, n * 8192, 4096);
 			add(bad[i].local, bad[i].remote, bad[i].length);
 			segments[good].region = bad[i].region;
@@ -321,7 +321,7 @@ START_TEST(a_budget_of_bytes_ends_after_the_request_that_reaches_it)
 		uint64_t count = (bytes_max + 4095) / 4096;
 
 		setup();
-		for (unsigned i = 0; i < 10; i++)
+		for (uint64_t i = 0; i < 10; i++)
 			add(i * 4096, i * 8192, 4096);
 		ck_assert_int_eq(rmem_plan_fill(&target, &batch, wrs, &budget), RMEM_PLAN_BUDGET);
 		ck_assert_uint_eq(budget.wr_count, count);

@@ -67,7 +67,7 @@ START_TEST(any_depth_carries_any_batch)
 		drig_turn(&rig);
 	}
 	reads = script_batch(RMEM_READ, 0, 500);
-	memset(rig.local, 0, 500 * 512);
+	memset(rig.local, 0, 500ul * 512);
 	drig_submit(&rig, reads);
 	for (unsigned i = 0; i < 1000; i++)
 		script_run_all();

@@ -168,7 +168,7 @@ static void prepare(void)
 {
 	char *slot = rmem_staging_get(reactor);
 
-	for (unsigned i = 0; i < SEGMENTS; i++) {
+	for (uint64_t i = 0; i < SEGMENTS; i++) {
 		segments[0][i] = (struct rmem_segment){
 			.local = slot + i % 128 * 512, .remote = i * 1024, .length = 512};
 		segments[1][i] = (struct rmem_segment){

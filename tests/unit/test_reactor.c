@@ -173,7 +173,7 @@ START_TEST(latency_is_measured_only_when_asked_for)
 	check_no_lost_completion();
 	ck_assert_uint_gt(rmem_histogram_count(latency), 0);
 	ck_assert_uint_eq(rmem_histogram_count(rmem_reactor_latency(reactor, RMEM_READ)), 0);
-	ck_assert_uint_eq(stat(RMEM_STAT_WRITE_BYTES), 2 * 3000 * 4096);
+	ck_assert_uint_eq(stat(RMEM_STAT_WRITE_BYTES), 2ul * 3000 * 4096);
 	finish();
 }
 END_TEST
