@@ -30,7 +30,8 @@ struct channel {
 	struct rmem_watch watch;
 	bool watching;
 	bool starved; /* not watching, for want of free requests */
-	bool more;    /* last turn suggests that several requests wait at a time */
+	bool found;   /* the last turn found a request */
+	bool more;    /* and the one before as well: several wait at a time */
 	struct channel_request *free;
 	unsigned in_flight;
 	unsigned request_count;
@@ -191,8 +192,8 @@ static void stop_helping(struct channel *channel)
 	atomic_store_explicit(&channel->helping, false, memory_order_relaxed);
 }
 
-/* Takes what waits at the device. After a turn that found a single request the next one reads just
- * one: at queue depth 1 the second read would only delay the answer. */
+/* Takes what waits at the device. A single request per turn is read until two turns in a row find one:
+ * at queue depth 1 a second read would only delay the answer. */
 static unsigned take_requests(struct rmem_watch *watch)
 {
 	struct channel *channel = watch->user;
@@ -210,7 +211,8 @@ static unsigned take_requests(struct rmem_watch *watch)
 		if (count == BACKLOG)
 			call_helper(channel->helper);
 	}
-	channel->more = count > 1 || (count == 1 && channel->in_flight > 1);
+	channel->more = count > 0 && (channel->found || count > 1);
+	channel->found = count > 0;
 	if (count > 0) {
 		channel->idle_turns = 0;
 		rmem_reactor_flush(channel->reactor);
