@@ -121,6 +121,17 @@ static inline uint64_t route_of(const struct rmem_segment *segment)
 	return route;
 }
 
+/* Key, operation, flags and number of pieces: eight bytes, and a compiler that is given them one by
+ * one copies them one by one. */
+static inline void copy_kind(struct rmem_wr *wr, const struct rmem_wr *like)
+{
+	const size_t start = offsetof(struct rmem_wr, remote_key);
+
+	_Static_assert(offsetof(struct rmem_wr, sge) - offsetof(struct rmem_wr, remote_key) == 8,
+		       "nothing else stands between remote_key and sge");
+	memcpy((char *)wr + start, (const char *)like + start, 8);
+}
+
 /* The usual case without the questions: segments that differ from `last`, whose request is `first`,
  * in their places only, and do not merge with the one behind them. Plans up to `count` of them,
  * behind which the batch goes on, into the requests after `first`; stops at a segment that is
@@ -151,12 +162,9 @@ static __attribute__((noinline)) uint32_t plan_alike(const struct rmem_plan_targ
 			break;
 		wr->id = like->id;
 		wr->remote_address = region_address + remote;
-		wr->remote_key = like->remote_key;
-		wr->op = like->op;
-		wr->flags = like->flags;
-		wr->sge_count = 1;
+		copy_kind(wr, like);
 		wr->sge[0].address = local;
-		wr->sge[0].length = (uint32_t)length;
+		wr->sge[0].length = like->sge[0].length;
 		wr->sge[0].key = like->sge[0].key;
 	}
 	return (uint32_t)(segment - last) - 1;

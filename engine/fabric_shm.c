@@ -249,18 +249,6 @@ static inline void copy(const struct rmem_lane_link *link, uint8_t op, uint8_t *
 		memcpy(remote, sge->address, sge->length);
 }
 
-/* Asks for the remote lines of a request that is about to run. Whether it may touch them is not
- * known yet and makes no difference: what a prefetch finds stays in the cache. */
-static inline void prefetch(const struct rmem_lane_link *link, const struct rmem_wr *wr)
-{
-	const struct shm_region *region = &link->regions[wr->remote_key & (RMEM_REGIONS_MAX - 1)];
-	uintptr_t at = (uintptr_t)region->map + (wr->remote_address - region->address);
-	uint32_t bytes = wr->sge[0].length < PREFETCH_BYTES ? wr->sge[0].length : PREFETCH_BYTES;
-
-	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_LINE)
-		__builtin_prefetch((const void *)at, 1);
-}
-
 /* Where `total` bytes at the request's remote place are; NULL when it may not touch them. */
 static inline uint8_t *find_remote(const struct rmem_lane_link *link, const struct rmem_wr *wr,
 				   uint64_t total)
@@ -274,21 +262,7 @@ static inline uint8_t *find_remote(const struct rmem_lane_link *link, const stru
 	return region->map + offset;
 }
 
-/* One registered piece: what nearly all requests are. */
-static inline enum rmem_wc_status execute_plain(const struct rmem_lane_link *link,
-						const struct rmem_wr *wr)
-{
-	const struct rmem_sge *sge = &wr->sge[0];
-	uint8_t *remote = find_remote(link, wr, sge->length);
-
-	if (RMEM_UNLIKELY(!is_local(link, sge) || sge->length > SHM_MESSAGE_MAX_BYTES))
-		return RMEM_WC_LOCAL_ERROR;
-	if (RMEM_UNLIKELY(remote == NULL))
-		return RMEM_WC_REMOTE_ACCESS;
-	copy(link, wr->op, remote, sge);
-	return RMEM_WC_OK;
-}
-
+/* What a request may do, looked up and checked piece by piece. */
 static __attribute__((noinline)) enum rmem_wc_status execute_any(const struct rmem_lane_link *link,
 								 const struct rmem_wr *wr)
 {
@@ -312,17 +286,111 @@ static __attribute__((noinline)) enum rmem_wc_status execute_any(const struct rm
 	return RMEM_WC_OK;
 }
 
+/* --- Posting ---------------------------------------------------------------------------------- */
+
+/* The region and the memory of the last plain request, which the next one mostly has, too. Lasts
+ * for one post: memory is not unregistered while requests use it. */
+struct view {
+	uint32_t remote_key;
+	uint32_t local_key;
+	uint64_t region_address;
+	uint64_t region_bytes;
+	uint8_t *map;
+	uintptr_t local_base;
+	uint64_t local_bytes;
+	uint64_t length_max; /* what fits into both, and into a message */
+};
+
+/* Fills in the view for a request. False when a key of it is not valid. */
+static __attribute__((noinline)) bool look_up(const struct rmem_lane_link *link,
+					      const struct rmem_wr *wr, struct view *view)
+{
+	const struct shm_region *region = &link->regions[wr->remote_key & (RMEM_REGIONS_MAX - 1)];
+	uint32_t local_key = wr->sge[0].key;
+	const struct shm_mr_entry *entry = &link->mrs[local_key & (SHM_MR_MAX - 1)];
+
+	if (region->key != wr->remote_key ||
+	    atomic_load_explicit(&entry->key, memory_order_acquire) != local_key)
+		return false;
+	*view = (struct view){
+		.remote_key = wr->remote_key,
+		.local_key = local_key,
+		.region_address = region->address,
+		.region_bytes = region->length,
+		.map = region->map,
+		.local_base = entry->base,
+		.local_bytes = entry->length,
+		.length_max = rmem_min_u64(rmem_min_u64(region->length, entry->length),
+					   SHM_MESSAGE_MAX_BYTES),
+	};
+	return true;
+}
+
+/* Asks for the remote lines of a request that is about to run. Whether it may touch them is not
+ * known yet and makes no difference: what a prefetch finds stays in the cache. Always inline,
+ * because to GCC a function that only prefetches has no effect, and a call to it is dropped. */
+static inline __attribute__((always_inline)) void prefetch(const struct view *view,
+							   const struct rmem_wr *wr)
+{
+	uintptr_t at = (uintptr_t)view->map + (wr->remote_address - view->region_address);
+	uint32_t bytes = wr->sge[0].length;
+
+	if (RMEM_LIKELY(bytes >= PREFETCH_BYTES)) {
+		/* Spelt out: a loop would take more instructions than its eight. */
+		__builtin_prefetch((const void *)at, 1);
+		__builtin_prefetch((const void *)(at + 1 * RMEM_CACHE_LINE), 1);
+		__builtin_prefetch((const void *)(at + 2 * RMEM_CACHE_LINE), 1);
+		__builtin_prefetch((const void *)(at + 3 * RMEM_CACHE_LINE), 1);
+		__builtin_prefetch((const void *)(at + 4 * RMEM_CACHE_LINE), 1);
+		__builtin_prefetch((const void *)(at + 5 * RMEM_CACHE_LINE), 1);
+		__builtin_prefetch((const void *)(at + 6 * RMEM_CACHE_LINE), 1);
+		__builtin_prefetch((const void *)(at + 7 * RMEM_CACHE_LINE), 1);
+		_Static_assert(PREFETCH_BYTES == 8 * RMEM_CACHE_LINE, "all of them");
+		return;
+	}
+	for (uintptr_t end = at + bytes; at < end; at += RMEM_CACHE_LINE)
+		__builtin_prefetch((const void *)at, 1);
+}
+
+/* One piece that is well formed: what nearly all requests are. One that goes inline is mostly
+ * registered as well. */
+static inline bool is_plain(const struct rmem_lane_link *link, const struct rmem_wr *wr)
+{
+	return wr->sge_count == 1 && wr->op <= RMEM_WR_WRITE &&
+	       (RMEM_LIKELY((wr->flags & RMEM_WR_INLINE) == 0) ||
+		(wr->op == RMEM_WR_WRITE && wr->sge[0].length <= link->inline_bytes));
+}
+
+/* Executes a plain request. What does not fit goes the long way, which finds out what is wrong. */
+static inline enum rmem_wc_status execute_plain(const struct rmem_lane_link *link,
+						const struct rmem_wr *wr, struct view *view)
+{
+	const struct rmem_sge *sge = &wr->sge[0];
+	uint64_t length = sge->length;
+	uint64_t offset; /* huge when it lies before the region */
+
+	if (RMEM_UNLIKELY(wr->remote_key != view->remote_key || sge->key != view->local_key) &&
+	    !look_up(link, wr, view))
+		return execute_any(link, wr);
+	offset = wr->remote_address - view->region_address;
+	if (RMEM_UNLIKELY(length > view->length_max || offset > view->region_bytes - length ||
+			  (uintptr_t)sge->address - view->local_base > view->local_bytes - length))
+		return execute_any(link, wr);
+	copy(link, wr->op, view->map + offset, sge);
+	return RMEM_WC_OK;
+}
+
 /* Executes one request, unless the lane is in error by then: an abort by another thread takes
- * effect between two requests. */
+ * effect between two requests. `view` is NULL for one that is not plain. */
 static inline enum rmem_wc_status run(struct rmem_lane_link *link, const struct rmem_wr *wr,
-				      bool is_plain)
+				      struct view *view)
 {
 	enum rmem_wc_status status;
 
 	if (RMEM_UNLIKELY(atomic_load_explicit(&link->state, memory_order_relaxed) !=
 			  SHM_LANE_RUNNING))
 		return RMEM_WC_FLUSHED;
-	status = RMEM_LIKELY(is_plain) ? execute_plain(link, wr) : execute_any(link, wr);
+	status = view != NULL ? execute_plain(link, wr, view) : execute_any(link, wr);
 	if (RMEM_UNLIKELY(status != RMEM_WC_OK))
 		atomic_store_explicit(&link->state, SHM_LANE_ERROR, memory_order_relaxed);
 	return status;
@@ -352,27 +420,32 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	uint32_t uncovered = link->uncovered;
 	uint32_t taken = 0;
 	const struct rmem_wr *ahead = chain->next;
+	struct view view = {0};
 	struct rmem_wr *wr;
 	int rc = 0;
 
 	if (cq_room < room)
 		room = cq_room;
+	if (RMEM_LIKELY(is_plain(link, chain)))
+		(void)look_up(link, chain, &view); /* so that the third is fetched, too */
 	for (wr = chain; wr != NULL; wr = wr->next) {
-		bool is_plain = wr->sge_count == 1 && wr->op <= RMEM_WR_WRITE &&
-				(wr->flags & RMEM_WR_INLINE) == 0;
 		enum rmem_wc_status status;
 
 		if (RMEM_UNLIKELY(taken == room)) {
 			rc = -EAGAIN;
 			break;
 		}
-		if (RMEM_UNLIKELY(!is_plain) && !is_well_formed(link, wr)) {
+		if (RMEM_LIKELY(ahead != NULL) && (ahead = ahead->next) != NULL &&
+		    ahead->remote_key == view.remote_key)
+			prefetch(&view, ahead);
+		if (RMEM_LIKELY(is_plain(link, wr))) {
+			status = run(link, wr, &view);
+		} else if (is_well_formed(link, wr)) {
+			status = run(link, wr, NULL);
+		} else {
 			rc = -EINVAL;
 			break;
 		}
-		if (RMEM_LIKELY(ahead != NULL) && (ahead = ahead->next) != NULL)
-			prefetch(link, ahead);
-		status = run(link, wr, is_plain);
 		taken++;
 		uncovered++;
 		if (RMEM_UNLIKELY(status != RMEM_WC_OK) || (wr->flags & RMEM_WR_SIGNALED) != 0) {
