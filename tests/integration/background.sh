@@ -26,7 +26,7 @@ no_daemon() {
 # over: umount, and its daemon is gone soon
 over() {
     umount "$MNT"
-    wait_for 10 "the end of the daemon" no_daemon
+    wait_for 30 "the end of the daemon" no_daemon
     store_clean
 }
 
