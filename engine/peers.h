@@ -59,6 +59,7 @@ struct rmem_server {
 	uint32_t generation;
 	uint64_t incarnation;
 	uint64_t due_ns; /* of the next attempt */
+	uint64_t up_ns;	 /* since when it is up */
 	unsigned backoff_ms;
 	bool is_suspect;   /* the control thread's: its connection may have ended */
 	bool is_unwatched; /* likewise: no descriptor tells, so look now and then */

@@ -150,7 +150,7 @@ static void come_up(struct rmem_server *server)
 	server->region_count = connection->info.region_count;
 	for (unsigned i = 0; i < server->region_count; i++)
 		server->lengths[i] = connection->info.regions[i].length;
-	server->backoff_ms = peers->options->reconnect_min_ms;
+	server->up_ns = rmem_now_ns();
 	server->error = (struct rmem_error){0};
 	watch(peers, server);
 	set_state(server, RMEM_SERVER_UP);
@@ -169,6 +169,10 @@ static void go_down(struct rmem_server *server, const struct rmem_error *reason)
 	}
 	server->error = *reason;
 	unwatch(peers, connection);
+	/* One that comes up only to fail at once is not to be tried at full speed for ever. */
+	if (rmem_now_ns() - server->up_ns >=
+	    (uint64_t)peers->options->reconnect_max_ms * RMEM_NS_PER_MS)
+		server->backoff_ms = peers->options->reconnect_min_ms;
 	connection->retired_epoch =
 		atomic_load_explicit(&peers->table, memory_order_relaxed)->epoch;
 	connection->next = peers->retired;

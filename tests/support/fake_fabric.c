@@ -152,6 +152,7 @@ void fake_reset(enum fake_mode mode)
 	fake = (struct fake_state){.lock = PTHREAD_MUTEX_INITIALIZER};
 	fake.mode = mode;
 	fake.depth_max = FAKE_DEPTH_MAX;
+	fake.cq_depth_max = FAKE_CQ_DEPTH_MAX;
 	if (mode == FAKE_THREAD)
 		fake.has_thread = pthread_create(&fake.thread, NULL, run_forever, NULL) == 0;
 }
@@ -166,6 +167,11 @@ void fake_set_hooks(const struct fake_hooks *hooks)
 void fake_set_depth_max(uint32_t depth_max)
 {
 	fake.depth_max = depth_max;
+}
+
+void fake_set_cq_depth_max(uint32_t depth_max)
+{
+	fake.cq_depth_max = depth_max;
 }
 
 /* Under the lock: finds the server, or makes one that is down. */

@@ -37,7 +37,8 @@ struct fake_hooks {
 /* Forgets all servers and hooks, as before the first use; every lane must have been closed. */
 void fake_reset(enum fake_mode mode);
 void fake_set_hooks(const struct fake_hooks *hooks);
-void fake_set_depth_max(uint32_t depth_max); /* of lanes; default 65536 */
+void fake_set_depth_max(uint32_t depth_max);	/* of lanes; default 65536 */
+void fake_set_cq_depth_max(uint32_t depth_max); /* default 2^20 */
 /* Ends the thread of FAKE_THREAD, if there is one. */
 void fake_stop(void);
 

@@ -76,7 +76,7 @@ struct fake_state {
 	pthread_mutex_t lock; /* of everything */
 	enum fake_mode mode;
 	struct fake_hooks hooks;
-	uint32_t depth_max;
+	uint32_t depth_max, cq_depth_max;
 	uint64_t incarnations;
 	uint32_t keys;
 	unsigned violations;

@@ -39,7 +39,7 @@ static void port_limits(const struct rmem_port *port, struct rmem_port_limits *l
 		.depth_max = fake.depth_max,
 		.sge_max = 4,
 		.inline_max_bytes = 0,
-		.cq_depth_max = FAKE_CQ_DEPTH_MAX,
+		.cq_depth_max = fake.cq_depth_max,
 		.message_max_bytes = 1 << 20,
 	};
 }

@@ -252,6 +252,27 @@ START_TEST(no_more_servers_than_the_limit)
 }
 END_TEST
 
+START_TEST(a_queue_that_cannot_hold_one_more_server_leaves_it_down_and_the_others_up)
+{
+	unsigned connects;
+
+	fake_reset(FAKE_AT_ONCE);
+	fake_set_cq_depth_max(256); /* 14 times two lanes of 9 */
+	start_engine(1, 2);
+	add_servers(15, 1);
+	for (unsigned i = 0; i < 15; i++) /* the reactor takes them in later, in order */
+		wait_up(i);
+	for (unsigned i = 0; i < 15; i++)
+		ck_assert_int_eq(transfer(0, i), i < 14 ? 0 : -ENOTCONN);
+	wait_down(14);
+	connects = fake_connect_count(urls[14]);
+	usleep(100000);
+	ck_assert_uint_le(fake_connect_count(urls[14]) - connects, 25); /* it backs off */
+	ck_assert_int_eq(transfer(0, 0), 0);
+	finish();
+}
+END_TEST
+
 /* --- Giving back ------------------------------------------------------------------------------ */
 
 START_TEST(a_reactor_that_nobody_drives_holds_back_little_and_blocks_nothing)
@@ -469,6 +490,8 @@ int main(void)
 	tcase_add_test(tcase, servers_that_hang_delay_nobody_else);
 	tcase_add_test(tcase, what_makes_no_sense_is_not_connected);
 	tcase_add_test(tcase, no_more_servers_than_the_limit);
+	tcase_add_test(tcase,
+		       a_queue_that_cannot_hold_one_more_server_leaves_it_down_and_the_others_up);
 	tcase_add_test(tcase, a_reactor_that_nobody_drives_holds_back_little_and_blocks_nothing);
 	tcase_add_loop_test(tcase, an_engine_can_be_destroyed_with_everything_in_flight, 0, 2);
 	tcase_add_test(tcase, an_engine_with_no_server_can_be_destroyed_at_once);
