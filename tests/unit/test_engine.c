@@ -260,6 +260,38 @@ START_TEST(malformed_addresses_are_refused)
 }
 END_TEST
 
+START_TEST(options_out_of_range_are_refused_and_named)
+{
+	struct rmem_engine_options options;
+	struct rmem_engine *made;
+
+#define REFUSED(field, bad)                                                                        \
+	do {                                                                                       \
+		rmem_engine_options_init(&options);                                                \
+		options.field = (bad);                                                             \
+		ck_assert_int_eq(rmem_engine_create(&options, &made, &error), -EINVAL);            \
+		ck_assert_ptr_null(made);                                                          \
+		ck_assert_ptr_nonnull(strstr(error.text, #field));                                 \
+	} while (0)
+	REFUSED(reactor_count, 0);
+	REFUSED(reactor_count, RMEM_REACTORS_MAX + 1);
+	REFUSED(lanes, 0);
+	REFUSED(lanes, RMEM_LANES_MAX + 1);
+	REFUSED(depth, 0);
+	REFUSED(post_batch, 0);
+	REFUSED(chunk_bytes, 0);
+	REFUSED(chunk_bytes, 5000);
+	REFUSED(chunks_max, 0);
+	REFUSED(staging_slot_bytes, 100);
+	REFUSED(staging_bytes, 0);
+	REFUSED(connect_timeout_ms, 0);
+	REFUSED(detect_ms, 0);
+	REFUSED(reconnect_min_ms, 1u << 30);
+#undef REFUSED
+	rmem_engine_destroy(NULL);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("engine");
@@ -273,6 +305,7 @@ int main(void)
 	tcase_add_test(tcase, a_server_that_is_not_up_fails_the_batch_from_the_next_turn);
 	tcase_add_test(tcase, a_server_that_was_lost_comes_back);
 	tcase_add_test(tcase, malformed_addresses_are_refused);
+	tcase_add_test(tcase, options_out_of_range_are_refused_and_named);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
