@@ -4,9 +4,28 @@
 # mount point over, everything that was fsynced is there, and the store is clean.
 # shellcheck source=tests/support/lib.sh
 source "$RMEM_LIB"
+need setfattr
 config_write
 server_start
 mount_start
+
+# Names, links and directories come and go meanwhile; of these only the store must stay sound.
+churn() { # FOLDER
+    local i
+    trap - ERR
+    set +e
+    mkdir "$1" && cd "$1" || return 0
+    for ((i = 0; ; i++)); do
+        mkdir -p "d$((i % 5))/e/f"
+        echo "$i" >"d$((i % 5))/e/f/$i"
+        ln "d$((i % 5))/e/f/$i" "link$((i % 20))-$i"
+        mv "d$((i % 5))" "d$((i % 5 + 5))" || rm -rf "d$((i % 5 + 5))"
+        ln -sf "$i" symbolic
+        fsop rename exchange d5 d6
+        rm -f link$((i % 7))-*
+        setfattr -n user.x -v "$i" . || return 0
+    done
+}
 
 for round in 1 2 3 4 5 6; do
     writers=()
@@ -17,6 +36,8 @@ for round in 1 2 3 4 5 6; do
             "$((RANDOM * 2 + round))" 2>>"$WORK/writers.log" &
         writers+=($!)
     done
+    churn "$MNT/churn$round" >/dev/null 2>&1 &
+    churner=$!
     sleep "0.$((RANDOM % 9 + 1))"
     for pid in "${writers[@]}"; do
         alive "$pid" || fail "a writer ended before the crash"
@@ -25,6 +46,7 @@ for round in 1 2 3 4 5 6; do
     for pid in "${writers[@]}"; do
         ended "$pid" 10 "a writer" || fail "a writer failed"
     done
+    ended "$churner" 10 "the churning process" || true
     mounted "$MNT" || fail "there is no stale mount point: the test tests nothing"
     refused '*' 'not connected' ls "$MNT"
     mount_start
@@ -36,6 +58,8 @@ for round in 1 2 3 4 5 6; do
         done
     done
     rm -f "$MNT/$round"[ab]/replacement
+    find "$MNT/churn$round" -type f -exec cat {} + >/dev/null
+    [ $((round % 3)) != 0 ] || rm -r "$MNT"/churn*
     if [ $((round % 2)) = 0 ]; then
         mount_stop
         store_clean

@@ -19,6 +19,15 @@ cd "$MNT/many"
 same 10000 "$(ls | wc -l)" "names after a remount"
 same 49995000 "$(cat file-* | awk '{s += $1} END {print s}')" \
     "the sum of all contents"
+# Files that are open cost the daemon no descriptor each.
+(
+    ulimit -n 4000
+    for ((i = 0; i < 3000; i++)); do
+        exec {fd}<"file-$i"
+    done
+    open=$(find "/proc/$MOUNT_PID/fd" | wc -l)
+    [ "$open" -lt 200 ] || fail "rmemfs has $open descriptors with 3000 files open"
+)
 for ((i = 0; i < 10000; i += 2)); do
     echo "file-$i"
 done | xargs rm

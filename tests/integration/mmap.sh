@@ -32,6 +32,7 @@ cmp file "$SRC/two"
 dd if="$SRC/one" of=file bs=4k count=100 seek=7 skip=7 conv=notrunc status=none
 dd if="$SRC/one" of="$SRC/two" bs=4k count=100 seek=7 skip=7 conv=notrunc status=none
 dd if=file iflag=direct bs=1M status=none | cmp - "$SRC/two"
+fsop grow-and-read "$MNT/grown"
 # Odd lengths and offsets, direct.
 dd if="$SRC/one" of=file oflag=direct bs=512 seek=3 count=1 conv=notrunc status=none
 dd if="$SRC/one" of="$SRC/two" bs=512 seek=3 count=1 conv=notrunc status=none

@@ -259,6 +259,27 @@ static void do_hold(char **args)
 	close(fd);
 }
 
+/* grow-and-read FILE: a direct read finds the hole before an end that only the page cache knows */
+static void do_grow_and_read(char **args)
+{
+	int fd = open_or_die(args[0], O_RDWR | O_CREAT | O_TRUNC);
+	int direct = open_or_die(args[0], O_RDONLY | O_DIRECT);
+	char *buffer = aligned_alloc(4096, 65536);
+
+	if (buffer == NULL)
+		die("aligned_alloc");
+	write_all(fd, "end", 3, 3 << 20);
+	memset(buffer, 'x', 65536);
+	read_all(direct, buffer, 65536, 1 << 20);
+	for (size_t i = 0; i < 65536; i++)
+		expect(buffer[i] == 0, "a hole is zeros");
+	expect(pread(direct, buffer, 65536, 3 << 20) == 3, "the end is where it was put");
+	expect(memcmp(buffer, "end", 3) == 0, "the last bytes are there");
+	free(buffer);
+	close(direct);
+	close(fd);
+}
+
 /* write FILE OFFSET TEXT: one pwrite into a file that is there */
 static void do_write(char **args)
 {
@@ -312,6 +333,7 @@ static const struct command {
 	{"hold", 2, do_hold},
 	{"write", 3, do_write},
 	{"fsync", 1, do_fsync},
+	{"grow-and-read", 1, do_grow_and_read},
 	{"fill", 2, do_fill},
 };
 

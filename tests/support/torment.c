@@ -32,10 +32,6 @@ static unsigned char *buffer; /* page-aligned, FILE_MAX bytes */
 static const char *path;
 static int fd = -1, direct_fd = -1;
 static uint64_t state;
-/* The size grew in the page cache, which a filesystem in user space has not heard of. Direct reads
- * of holes before the new end would end too early, a limit of the kernel's, so they are preceded by
- * a sync. */
-static bool size_is_unsynced;
 static char history[HISTORY][96];
 static unsigned long count;
 
@@ -130,8 +126,6 @@ static void do_write(void)
 	pick_range(FILE_MAX, &offset, &length);
 	end = offset + length;
 	note("%s write %zu at %zu", direct ? "direct" : "buffered", length, offset);
-	if (!direct && end > size)
-		size_is_unsynced = true;
 	grow(end);
 	fresh_bytes(model + offset, length);
 	memcpy(buffer, model + offset, length);
@@ -144,7 +138,6 @@ static void do_sync(void)
 	note("fsync");
 	if (fsync(fd) != 0)
 		die("fsync");
-	size_is_unsynced = false;
 }
 
 static void do_read(void)
@@ -154,8 +147,6 @@ static void do_read(void)
 	ssize_t got;
 
 	pick_range(FILE_MAX, &offset, &length);
-	if (direct && size_is_unsynced)
-		do_sync();
 	note("%s read %zu at %zu", direct ? "direct" : "buffered", length, offset);
 	wanted = offset >= size ? 0 : length < size - offset ? length : size - offset;
 	memset(buffer, 0xA5, length);
