@@ -98,7 +98,7 @@ if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
     for log in "$WORK"/*.log; do
         [ -s "$log" ] || continue
         echo "--- the end of ${log##*/}"
-        tail -n 60 "$log"
+        tail -n 120 "$log"
     done >&2
 fi
 cleanup

@@ -18,7 +18,7 @@ STORE=$WORK/store
 SRC=$WORK/src
 POOL_SIZE=${POOL_SIZE:-256MiB}
 MOUNT_PID=
-declare -A SERVER_PID=()
+declare -A SERVER_PID=() SERVER_LOG=() # the process, and where in the log it begins
 mkdir -p "$MNT" "$SRC"
 PATH=$RMEM_HELPERS:$PATH:/usr/sbin:/sbin
 export LC_ALL=C
@@ -123,13 +123,16 @@ says() {
 server_spawn() {
     local name=$1
     shift
+    touch "$WORK/$name.log"
+    SERVER_LOG[$name]=$(stat -c %s "$WORK/$name.log")
     "$RMEMD" --listen "shm:$WORK/$name.sock" "$@" >>"$WORK/$name.log" 2>&1 &
     SERVER_PID[$name]=$!
 }
 
 server_up() {
     alive "${SERVER_PID[$1]}" || fail "rmemd ($1) ended while it started"
-    [ -S "$WORK/$1.sock" ] && grep -q . "$WORK/$1.log"
+    # A dead server's socket may be there. This one says when it listens.
+    [ -S "$WORK/$1.sock" ] && grep -q 'listens at' <<<"$(tail -c "+$((SERVER_LOG[$1] + 1))" "$WORK/$1.log")"
 }
 
 # server_start [NAME [OPTION...]]: the same, and waits until it serves.
