@@ -178,9 +178,9 @@ static void start_helping(struct rmem_call *call)
 
 static void call_helper(struct channel *helper)
 {
-	/* Relaxed: it only says whether a call is under way or still needed; what the helper works
-	 * on comes from the kernel. */
-	if (helper != NULL && !atomic_load_explicit(&helper->helping, memory_order_relaxed)) {
+	/* Acquire, for the release below: the helper is done with the call before it is made again.
+	 * What it works on comes from the kernel. */
+	if (helper != NULL && !atomic_load_explicit(&helper->helping, memory_order_acquire)) {
 		atomic_store_explicit(&helper->helping, true, memory_order_relaxed);
 		rmem_reactor_call(helper->reactor, &helper->help);
 	}
@@ -189,7 +189,7 @@ static void call_helper(struct channel *helper)
 static void stop_helping(struct channel *channel)
 {
 	unwatch_device(channel);
-	atomic_store_explicit(&channel->helping, false, memory_order_relaxed);
+	atomic_store_explicit(&channel->helping, false, memory_order_release);
 }
 
 /* Takes what waits at the device. A single request per turn is read until two turns in a row find one:
