@@ -17,8 +17,8 @@ seed=${RMEM_SEED:-$RANDOM}
 for round in 1 2 3; do
     workers=()
     for file in one two three; do
-        note "torment $file $((seed + round)) 2500"
-        torment "$MNT/$file" "$((seed + round))" 2500 &
+        note "torment $file $((seed + round)) 1500"
+        torment "$MNT/$file" "$((seed + round))" 1500 &
         workers+=($!)
         seed=$((seed + 1000))
     done
