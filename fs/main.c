@@ -19,6 +19,9 @@
 #include "fs/serve.h"
 #include "fs/session.h"
 
+#define LEAVING_MS      3000u
+#define LEAVING_STEP_MS 100u
+
 struct process {
 	struct options options;
 	char mountpoint[PATH_MAX];
@@ -71,8 +74,14 @@ static int connect_servers(struct process *process, struct rmem_error *error)
 	}
 	for (size_t i = 0; i < count; i++) {
 		result = rmem_server_wait(process->engine, indexes[i], timeout_ms, error);
-		if (result != 0)
+		if (result != 0) {
+			size_t used = strlen(error->text);
+
+			snprintf(error->text + used, sizeof(error->text) - used,
+				 "; start it, or take it out of `servers` to mount without what it "
+				 "holds");
 			return result;
+		}
 		result = rmem_server_info(process->engine, indexes[i], &info);
 		if (result == 0)
 			result = volume_attach(process->volume, indexes[i], &info, error);
@@ -122,6 +131,20 @@ static void start_control(struct process *process)
 		rmem_log_warn(RMEM_LOG_FS, "%s", error.text);
 }
 
+/* umount returns before the daemon behind the mount has stored everything: wait for one that is just
+ * leaving, so that a remount works right away. */
+static int open_volume(struct process *process, const struct volume_options *options,
+		       struct rmem_error *error)
+{
+	int result = volume_open(options, &process->volume, error);
+
+	for (unsigned i = 0; result == -EBUSY && i < LEAVING_MS / LEAVING_STEP_MS; i++) {
+		usleep(LEAVING_STEP_MS * 1000);
+		result = volume_open(options, &process->volume, error);
+	}
+	return result;
+}
+
 static int start(struct process *process, struct rmem_error *error)
 {
 	const struct conf *conf = process->options.conf;
@@ -140,7 +163,7 @@ static int start(struct process *process, struct rmem_error *error)
 		 process->mountpoint);
 	options_volume(conf, process->holder, &volume);
 	volume.mountpoint = process->mountpoint;
-	result = volume_open(&volume, &process->volume, error);
+	result = open_volume(process, &volume, error);
 	if (result == 0) {
 		rmem_owner_set(process->volume->uuid);
 		result = start_engine(process, error);

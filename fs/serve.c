@@ -177,7 +177,7 @@ void serve_wait(struct server_threads *all, const char *mountpoint, void (*ready
 		if (read(fds[1].fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 			rmem_log_info(RMEM_LOG_FS, "%s: unmounting %s",
 				      strsignal((int)info.ssi_signo), mountpoint);
-			session_unmount(all->mount, mountpoint);
+			session_unmount(all->mount, mountpoint, fds[1].fd);
 			atomic_store(&all->stop, fuse_session_exited(all->mount->session) != 0);
 			if (atomic_load(&all->stop))
 				break;

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/fuse.h>
 #include <mntent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,9 @@
 
 /* Two of our largest requests: one is under way while the other is copied out. */
 #define READAHEAD_KIB 2048u
+
+#define WRITE_BACK_MS 30000u /* for the kernel to write back when we are told to end */
+#define WAIT_STEP_MS  10u
 
 #ifndef FUSE_DIRECT_IO_ALLOW_MMAP
 #define FUSE_DIRECT_IO_ALLOW_MMAP (1ULL << 36)
@@ -190,7 +194,9 @@ int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem
 static bool is_for_others(const char *option, size_t length)
 {
 	static const char *const names[] = {"auto",  "noauto", "_netdev", "nofail", "user",
-					    "users", "nouser", "owner",	  "group",  "defaults"};
+					    "users", "nouser", "owner",	  "group",  "defaults",
+		"relatime", "norelatime", "strictatime", "nostrictatime", "diratime", "nodiratime",
+		"lazytime", "nolazytime"};
 
 	if (strncmp(option, "x-", 2) == 0 || strncmp(option, "comment=", 8) == 0)
 		return true;
@@ -318,22 +324,60 @@ void session_set_readahead(const char *mountpoint)
 	fclose(file);
 }
 
-void session_unmount(struct mount *mount, const char *mountpoint)
+/* In a child: unmounting and syncing wait for the kernel to write back, for which the reactors are
+ * needed. A process that waits so in the kernel cannot be killed, and the daemon must be. The child
+ * gives up the FUSE device, so that the connection ends with the daemon whatever it waits for. */
+static pid_t start_child(int (*work)(const char *mountpoint), const char *mountpoint)
 {
-	int fd, result;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		close_range(STDERR_FILENO + 1, ~0U, 0);
+		_exit(work(mountpoint));
+	}
+	return pid;
+}
+
+/* Its exit status; -1 when it did not end in time, or a second signal came. */
+static int wait_child(pid_t pid, unsigned limit_ms, int signal_fd)
+{
+	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+	int status = 0;
+
+	for (unsigned waited_ms = 0; pid > 0 && waited_ms < limit_ms; waited_ms += WAIT_STEP_MS) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+		if (poll(&fd, 1, WAIT_STEP_MS) > 0)
+			break;
+	}
+	return -1;
+}
+
+static int unmount_work(const char *mountpoint)
+{
+	return -unmount(mountpoint, false);
+}
+
+static int sync_work(const char *mountpoint)
+{
+	int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 && syncfs(fd) == 0 ? 0 : 1;
+}
+
+void session_unmount(struct mount *mount, const char *mountpoint, int signal_fd)
+{
+	int result;
 
 	if (fuse_session_exited(mount->session))
 		return;
-	result = unmount(mountpoint, false);
-	if (result == 0 || result == -EINVAL || result == -ENOENT) /* or somebody was quicker */
+	result = wait_child(start_child(unmount_work, mountpoint), WRITE_BACK_MS, signal_fd);
+	if (result == 0 || result == EINVAL || result == ENOENT) /* or somebody was quicker */
 		return;
 	rmem_log_warn(RMEM_LOG_FS, "%s is in use: written back and detached", mountpoint);
-	fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0) {
-		if (syncfs(fd) != 0)
-			rmem_log_error(RMEM_LOG_FS, "writing back: %s", strerror(errno));
-		close(fd);
-	}
+	if (result == EBUSY &&
+	    wait_child(start_child(sync_work, mountpoint), WRITE_BACK_MS, signal_fd) != 0)
+		rmem_log_error(RMEM_LOG_FS, "not everything could be written back");
 	result = unmount(mountpoint, true);
 	if (result != 0)
 		rmem_log_error(RMEM_LOG_FS, "cannot unmount %s: %s", mountpoint, strerror(-result));

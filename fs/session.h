@@ -34,5 +34,6 @@ void session_destroy(struct mount *mount); /* unmounts if need be; NULL session 
 void session_set_readahead(const char *mountpoint);
 
 /* Unmounts while the reactors still serve, so that the kernel can write back what it holds. A mount
- * that is in use is synced and detached: its users get ENOTCONN from then on. */
-void session_unmount(struct mount *mount, const char *mountpoint);
+ * that is in use is synced and detached: its users get ENOTCONN from then on. Bounded: after half a
+ * minute, or once `signal_fd` is readable (another signal), it is detached as it is. */
+void session_unmount(struct mount *mount, const char *mountpoint, int signal_fd);
