@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/verbs_options.h"
 #include "engine/stream.h"
 
 #define OPTIONS_MAX 64
@@ -232,6 +233,7 @@ int bench_line_engine(const struct bench_line *line, struct rmem_engine_options 
 		      struct rmem_error *error)
 {
 	const struct conf *conf = line->conf;
+	int rc;
 
 	rmem_engine_options_init(options);
 	options->reactor_count = (unsigned)line->settings.reactors;
@@ -250,5 +252,6 @@ int bench_line_engine(const struct bench_line *line, struct rmem_engine_options 
 	options->detect_ms = duration_ms(conf, "engine.detect");
 	options->reconnect_min_ms = duration_ms(conf, "engine.reconnect_min");
 	options->reconnect_max_ms = duration_ms(conf, "engine.reconnect_max");
-	return rmem_stream_select(streaming(conf), error);
+	rc = rmem_stream_select(streaming(conf), error);
+	return rc == 0 ? conf_apply_verbs(conf, error) : rc;
 }

@@ -19,6 +19,6 @@ enum conf_verdict bench_line_read(enum bench_command command, int argc, char **a
 
 /* The engine's options as configured, with a staging arena of next to nothing: what is transferred
  * lies in memory of the benchmark's own (of pages as options->huge_pages says, too). Chooses the
- * streaming stores. Errors: -ENOTSUP. */
+ * streaming stores and sets up the verbs fabric. Errors: -ENOTSUP, -EINVAL. */
 int bench_line_engine(const struct bench_line *line, struct rmem_engine_options *options,
 		      struct rmem_error *error) RMEM_MUST_CHECK;
