@@ -52,6 +52,8 @@ for round in 1 2 3; do
     wait_for 10 "the space of deleted files" free_again $((left - 500000))
     head -c "$((left - 2000000))" /dev/zero >full
     rm full
+    # The kernel tells of the last close in its own time, and only then a removed file is gone.
+    wait_for 10 "the space of the last deleted file" free_again $((left - 500000))
 done
 
 # Many small files until it is full, of what a large one leaves.
