@@ -25,6 +25,11 @@ victim() { # NUMBER
     done
 }
 
+# What it had started ends on its own, and uses the mount until then.
+group_gone() {
+    ! kill -0 -- "-$1" 2>/dev/null
+}
+
 for round in {1..15}; do
     victims=()
     set -m
@@ -39,6 +44,7 @@ for round in {1..15}; do
     done
     for pid in "${victims[@]}"; do
         ended "$pid" 10 "a killed process" 2>/dev/null || true
+        wait_for 10 "the end of its children" group_gone "$pid"
     done
     timeout 10 cmp "$MNT/data" "$SRC/data" || fail "round $round: the mount does not answer, or wrongly"
 done
