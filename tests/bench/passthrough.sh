@@ -6,9 +6,11 @@
 #
 # Both are mounted at once and take turns, row by row and round by round, each first every other time.
 # Buffers are aligned. Files are laid out beforehand, so that writes overwrite, but for the two rows
-# that say "new file". The direct rows compare the two daemons; the buffered ones what a program
-# sees, ours through the kernel's page cache, which passthrough_ll does not use. Buffered writes are synced each 8 MiB (4 KiB blocks) or 64 MiB (1 MiB blocks),
-# within the time that counts. Prints a table; no figure makes it fail.
+# that say "new file". The direct rows (O_DIRECT) and the uncached ones (a plain open, fs.cache = "none")
+# compare like with like: neither side uses the kernel's page cache. The cached rows tell what that
+# cache adds or costs, ours through it (the default) and passthrough_ll, as ever, past it. Plain writes
+# are synced each 8 MiB (4 KiB blocks) or 64 MiB (1 MiB blocks), within the time that counts. Prints a
+# table; no figure makes it fail.
 #
 # RMEM_BENCH_ROUNDS  rounds (5)       RMEM_BENCH_MS     length of one run (1500)
 # RMEM_BENCH_FILES   files for the metadata rows (4000)
@@ -62,14 +64,17 @@ passthrough_start() {
 
 # --- measuring
 
+our_point=$MNT
+our_pid=
+
 point_of() { # ours|theirs
-    if [ "$1" = ours ]; then echo "$MNT"; else echo "$WORK/theirs"; fi
+    if [ "$1" = ours ]; then echo "$our_point"; else echo "$WORK/theirs"; fi
 }
 
 # cpu_ticks ours|theirs: what its daemon has used until now.
 cpu_ticks() {
     local pid=$theirs_pid
-    [ "$1" = theirs ] || pid=$MOUNT_PID
+    [ "$1" = theirs ] || pid=$our_pid
     sed 's/.*) //' "/proc/$pid/stat" | awk '{print $12 + $13}'
 }
 
@@ -122,8 +127,8 @@ blocks() {
         measure "$label 4 KiB $rw, depth 1" small fio_ops "${common[@]}" --bs=4k --rw="$rw" \
             --ioengine=psync "${sync[@]}"
         # Through the page cache there is no queue: libaio waits in the submission.
-        [ "$direct" = 0 ] || measure "$label 4 KiB $rw, depth 32" small fio_ops "${common[@]}" --bs=4k --rw="$rw" \
-            --ioengine=libaio --iodepth=32 "${sync[@]}"
+        [ "$direct" = 0 ] || measure "$label 4 KiB $rw, depth 32" small fio_ops "${common[@]}" \
+            --bs=4k --rw="$rw" --ioengine=libaio --iodepth=32 "${sync[@]}"
     done
     block_kib=1024
     for rw in read write; do
@@ -211,16 +216,33 @@ table() {
         }' "$results"
 }
 
-POOL_SIZE=1GiB
+# uncached_start: a second mount of ours, of a server of its own, without the kernel's cache.
+uncached_start() {
+    local cached=$CONF
+    server_start uncached
+    mkdir "$WORK/uncached"
+    CONF=$WORK/uncached.cfg
+    STORE=$WORK/uncached_store CONFIG_MORE='fs: { cache = "none"; };' config_write uncached
+    mount_start "$WORK/uncached"
+    uncached_pid=$MOUNT_PID
+    CONF=$cached MOUNT_PID=$cached_pid
+}
+
+POOL_SIZE=768MiB
 setup
+cached_pid=$MOUNT_PID our_pid=$MOUNT_PID
+uncached_start
 passthrough_start
-for point in "$MNT" "$WORK/theirs"; do
+for point in "$MNT" "$WORK/uncached" "$WORK/theirs"; do
     dd if=/dev/urandom of="$point/data" bs=1M count="$file_mib" status=none
     sync "$point/data"
 done
 server_ticks=$(sed 's/.*) //' "/proc/${SERVER_PID[rmemd]}/stat" | awk '{print $12 + $13}')
 blocks direct 1
-blocks buffered 0
+our_point=$WORK/uncached our_pid=$uncached_pid
+blocks uncached 0
+our_point=$MNT our_pid=$cached_pid
+blocks cached 0
 new_file_rows
 file_rows
 server_ticks=$(($(sed 's/.*) //' "/proc/${SERVER_PID[rmemd]}/stat" | awk '{print $12 + $13}') - server_ticks))
@@ -232,4 +254,6 @@ echo "ratio: ours to theirs, more is better; CPU: of the filesystem's daemon (rm
 table
 kill "$theirs_pid"
 umount "$WORK/theirs" 2>/dev/null || true
+MOUNT_PID=$uncached_pid mount_stop "$WORK/uncached"
+MOUNT_PID=$cached_pid
 finish
