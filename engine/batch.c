@@ -121,15 +121,22 @@ static inline uint64_t route_of(const struct rmem_segment *segment)
 	return route;
 }
 
-/* Key, operation, flags and number of pieces: eight bytes, and a compiler that is given them one by
- * one copies them one by one. */
+/* Eight bytes at once: members given one by one are copied one by one. */
+static inline void copy_8(void *to, const void *from)
+{
+	memcpy(to, from, 8);
+}
+
+/* Everything but the places is as in `like`. */
 static inline void copy_kind(struct rmem_wr *wr, const struct rmem_wr *like)
 {
-	const size_t start = offsetof(struct rmem_wr, remote_key);
-
 	_Static_assert(offsetof(struct rmem_wr, sge) - offsetof(struct rmem_wr, remote_key) == 8,
-		       "nothing else stands between remote_key and sge");
-	memcpy((char *)wr + start, (const char *)like + start, 8);
+		       "key, operation, flags and number of pieces");
+	_Static_assert(sizeof(struct rmem_sge) - offsetof(struct rmem_sge, length) == 8,
+		       "length and key");
+	wr->id = like->id;
+	copy_8(&wr->remote_key, &like->remote_key);
+	copy_8(&wr->sge[0].length, &like->sge[0].length);
 }
 
 /* The usual case without the questions: segments that differ from `last`, whose request is `first`,
@@ -160,12 +167,9 @@ static __attribute__((noinline)) uint32_t plan_alike(const struct rmem_plan_targ
 				  remote > remote_max || (uintptr_t)local - local_min > local_max ||
 				  segment[1].remote == remote + length))
 			break;
-		wr->id = like->id;
-		wr->remote_address = region_address + remote;
 		copy_kind(wr, like);
+		wr->remote_address = region_address + remote;
 		wr->sge[0].address = local;
-		wr->sge[0].length = like->sge[0].length;
-		wr->sge[0].key = like->sge[0].key;
 	}
 	return (uint32_t)(segment - last) - 1;
 }

@@ -295,7 +295,7 @@ struct view {
 	uint32_t local_key;
 	uint64_t region_address;
 	uint64_t region_bytes;
-	uint8_t *map;
+	uintptr_t shift; /* from an address in the region to where it is mapped; wraps */
 	uintptr_t local_base;
 	uint64_t local_bytes;
 	uint64_t length_max; /* what fits into both, and into a message */
@@ -317,7 +317,7 @@ static __attribute__((noinline)) bool look_up(const struct rmem_lane_link *link,
 		.local_key = local_key,
 		.region_address = region->address,
 		.region_bytes = region->length,
-		.map = region->map,
+		.shift = (uintptr_t)region->map - region->address,
 		.local_base = entry->base,
 		.local_bytes = entry->length,
 		.length_max = rmem_min_u64(rmem_min_u64(region->length, entry->length),
@@ -332,7 +332,7 @@ static __attribute__((noinline)) bool look_up(const struct rmem_lane_link *link,
 static inline __attribute__((always_inline)) void prefetch(const struct view *view,
 							   const struct rmem_wr *wr)
 {
-	uintptr_t at = (uintptr_t)view->map + (wr->remote_address - view->region_address);
+	uintptr_t at = wr->remote_address + view->shift;
 	uint32_t bytes = wr->sge[0].length;
 
 	if (RMEM_LIKELY(bytes >= PREFETCH_BYTES)) {
@@ -352,13 +352,35 @@ static inline __attribute__((always_inline)) void prefetch(const struct view *vi
 		__builtin_prefetch((const void *)at, 1);
 }
 
+/* Operation, flags and number of pieces, as one number. */
+struct kind {
+	uint8_t op, flags;
+	uint16_t sge_count;
+};
+
+static inline uint32_t kind_number(const void *kind)
+{
+	uint32_t number;
+
+	_Static_assert(sizeof(struct kind) == sizeof(number) &&
+			       offsetof(struct rmem_wr, sge) - offsetof(struct rmem_wr, op) ==
+				       sizeof(number),
+		       "the three are neighbours in a request");
+	memcpy(&number, kind, sizeof(number));
+	return number;
+}
+
 /* One piece that is well formed: what nearly all requests are. One that goes inline is mostly
  * registered as well. */
 static inline bool is_plain(const struct rmem_lane_link *link, const struct rmem_wr *wr)
 {
-	return wr->sge_count == 1 && wr->op <= RMEM_WR_WRITE &&
-	       (RMEM_LIKELY((wr->flags & RMEM_WR_INLINE) == 0) ||
-		(wr->op == RMEM_WR_WRITE && wr->sge[0].length <= link->inline_bytes));
+	const struct kind any = {.op = RMEM_WR_READ | RMEM_WR_WRITE, .flags = RMEM_WR_SIGNALED};
+	const struct kind plain = {.sge_count = 1};
+
+	_Static_assert((RMEM_WR_READ | RMEM_WR_WRITE) == 1, "there is no other such operation");
+	return RMEM_LIKELY((kind_number(&wr->op) & ~kind_number(&any)) == kind_number(&plain)) ||
+	       (wr->op == RMEM_WR_WRITE && wr->sge_count == 1 &&
+		wr->sge[0].length <= link->inline_bytes);
 }
 
 /* Executes a plain request. What does not fit goes the long way, which finds out what is wrong. */
@@ -376,7 +398,7 @@ static inline enum rmem_wc_status execute_plain(const struct rmem_lane_link *lin
 	if (RMEM_UNLIKELY(length > view->length_max || offset > view->region_bytes - length ||
 			  (uintptr_t)sge->address - view->local_base > view->local_bytes - length))
 		return execute_any(link, wr);
-	copy(link, wr->op, view->map + offset, sge);
+	copy(link, wr->op, (uint8_t *)(wr->remote_address + view->shift), sge);
 	return RMEM_WC_OK;
 }
 
