@@ -329,18 +329,6 @@ static int status_of(enum rmem_wc_status status)
 	}
 }
 
-/* The endpoint is not its server's current one: it is draining, or this is nobody's. */
-static RMEM_COLD struct rmem_endpoint *find_draining(const struct rmem_dispatch *dispatch,
-						     uint64_t id)
-{
-	struct rmem_endpoint *at = dispatch->draining;
-
-	while (at && (at->target.server != rmem_id_server(id) ||
-		      at->generation != rmem_id_generation(id)))
-		at = at->next_draining;
-	return at;
-}
-
 static RMEM_COLD void complete_failed(struct rmem_dispatch *dispatch,
 				      struct rmem_endpoint *endpoint, struct rmem_lane *lane,
 				      const struct rmem_completion *completion)
@@ -364,10 +352,8 @@ static RMEM_COLD void complete_failed(struct rmem_dispatch *dispatch,
 static void complete_one(struct rmem_dispatch *dispatch, const struct rmem_completion *completion)
 {
 	uint64_t id = completion->id;
-	struct rmem_endpoint *endpoint = dispatch->endpoints[rmem_id_server(id)];
+	struct rmem_endpoint *endpoint = rmem_dispatch_find(dispatch, id);
 
-	if (RMEM_UNLIKELY(!endpoint || endpoint->generation != rmem_id_generation(id)))
-		endpoint = find_draining(dispatch, id);
 	if (RMEM_UNLIKELY(!endpoint || rmem_id_lane(id) >= endpoint->lane_count))
 		return;
 	struct rmem_lane *lane = &endpoint->lanes[rmem_id_lane(id)];
@@ -422,12 +408,8 @@ unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch)
 static void disown(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
 {
 	endpoint->pending.first = NULL;
-	for (uint32_t i = 0; i < endpoint->lane_count; i++) {
-		struct rmem_ledger *ledger = &endpoint->lanes[i].ledger;
-
-		for (uint32_t at = ledger->head; at != ledger->tail; at++)
-			ledger->records[at & ledger->mask].owner = &dispatch->nobody;
-	}
+	for (uint32_t i = 0; i < endpoint->lane_count; i++)
+		rmem_ledger_disown(&endpoint->lanes[i].ledger, &dispatch->nobody);
 }
 
 void rmem_dispatch_abandon(struct rmem_dispatch *dispatch)

@@ -81,6 +81,17 @@ bool rmem_ledger_retire(struct rmem_ledger *ledger, uint32_t sequence,
 	return true;
 }
 
+const struct rmem_ledger_record *rmem_ledger_at(const struct rmem_ledger *ledger, uint32_t sequence)
+{
+	return &ledger->records[sequence & ledger->mask];
+}
+
+void rmem_ledger_disown(struct rmem_ledger *ledger, void *owner)
+{
+	for (uint32_t at = ledger->head; at != ledger->tail; at++)
+		ledger->records[at & ledger->mask].owner = owner;
+}
+
 bool rmem_ledger_cancel(struct rmem_ledger *ledger, struct rmem_ledger_record *record)
 {
 	if (ledger->tail == ledger->posted)

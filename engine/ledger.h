@@ -68,11 +68,12 @@ bool rmem_ledger_retire(struct rmem_ledger *ledger, uint32_t sequence,
 /* Takes out the newest record of the open chain; false when it is empty. */
 bool rmem_ledger_cancel(struct rmem_ledger *ledger, struct rmem_ledger_record *record);
 
-static inline const struct rmem_ledger_record *rmem_ledger_at(const struct rmem_ledger *ledger,
-							      uint32_t sequence)
-{
-	return &ledger->records[sequence & ledger->mask];
-}
+/* The record of `sequence`, head <= sequence < tail. Until the ledger changes. */
+const struct rmem_ledger_record *rmem_ledger_at(const struct rmem_ledger *ledger,
+						uint32_t sequence);
+
+/* Makes `owner` that of every record. */
+void rmem_ledger_disown(struct rmem_ledger *ledger, void *owner);
 
 /* Whether `sequence` is that of a record that was posted and not retired. */
 static inline bool rmem_ledger_is_posted(const struct rmem_ledger *ledger, uint32_t sequence)

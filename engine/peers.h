@@ -34,6 +34,12 @@ struct rmem_table {
 	struct rmem_memory_map *memory;			       /* the table's own */
 };
 
+struct rmem_peers;
+
+/* A reactor's look at the table, every turn: the one that is published last. In table.c, by itself,
+ * as is all that tools/ablation/ replaces to tell what it is worth. */
+const struct rmem_table *rmem_table_look(const struct rmem_peers *peers);
+
 /* What the peers need of a reactor. */
 struct rmem_peers_reactor {
 	void *reactor;
@@ -47,8 +53,6 @@ enum rmem_attempt {
 	RMEM_ATTEMPT_RUNNING,
 	RMEM_ATTEMPT_ENDED,
 };
-
-struct rmem_peers;
 
 struct rmem_server {
 	struct rmem_peers *peers;

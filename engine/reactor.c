@@ -113,11 +113,9 @@ static RMEM_COLD void adopt(struct rmem_reactor *reactor, const struct rmem_tabl
 	rmem_peers_notify(reactor->peers);
 }
 
-/* Acquire pairs with the store that published the table: its content is seen. */
 static inline void look_at_table(struct rmem_reactor *reactor)
 {
-	const struct rmem_table *table =
-		atomic_load_explicit(&reactor->peers->table, memory_order_acquire);
+	const struct rmem_table *table = rmem_table_look(reactor->peers);
 
 	if (RMEM_UNLIKELY(table != reactor->table))
 		adopt(reactor, table);

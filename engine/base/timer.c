@@ -14,3 +14,13 @@ void rmem_timer_set(enum rmem_log_module module, bool on)
 	else
 		atomic_fetch_and_explicit(&rmem_timer_modules, ~bit, memory_order_relaxed);
 }
+
+void rmem_sampler_take(struct rmem_sampler *sampler, struct rmem_timer *timer)
+{
+	if (sampler->left > 0) {
+		sampler->left--;
+		return;
+	}
+	sampler->left = sampler->period - 1;
+	timer->start_ns = rmem_now_ns();
+}

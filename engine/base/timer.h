@@ -71,17 +71,14 @@ static inline void rmem_sampler_init(struct rmem_sampler *sampler, uint32_t peri
 	sampler->left = 0;
 }
 
+/* The half of rmem_sampler_start() that is for timing that is on. */
+void rmem_sampler_take(struct rmem_sampler *sampler, struct rmem_timer *timer) RMEM_COLD;
+
 /* Starts `timer` if its module is on and this call is one to measure; else leaves it off. */
 static inline void rmem_sampler_start(struct rmem_sampler *sampler, struct rmem_timer *timer,
 				      enum rmem_log_module module)
 {
 	timer->start_ns = 0;
-	if (RMEM_LIKELY(!rmem_timer_is_on(module)))
-		return;
-	if (sampler->left > 0) {
-		sampler->left--;
-		return;
-	}
-	sampler->left = sampler->period - 1;
-	timer->start_ns = rmem_now_ns();
+	if (RMEM_UNLIKELY(rmem_timer_is_on(module)))
+		rmem_sampler_take(sampler, timer);
 }
