@@ -11,5 +11,7 @@
 
 /* Both: 0, also when stopped early with something to report; -ECANCELED with nothing; the errors of
  * bench_ground_init(), bench_ground_rig() and bench_crew_measure(). */
+/* As bw and lat, and -ENOENT when its siblings or valgrind are not there. */
+int bench_ablate(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 int bench_bw(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 int bench_lat(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;

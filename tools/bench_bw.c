@@ -39,6 +39,7 @@ static const struct column columns[] = {
 	{BENCH_DOORBELLS, "bells/op", 9, 4},
 	{BENCH_WRS, "WRs/op", 9, 4},
 	{BENCH_MERGES, "merges/op", 10, 4},
+	{BENCH_TICKS, "ticks/op", 10, 1},
 };
 
 /* --- Reporting -------------------------------------------------------------------------------- */

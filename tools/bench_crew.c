@@ -101,6 +101,7 @@ static int run_threads(struct bench_crew *crew, struct rmem_error *error)
 struct total {
 	uint64_t start_ns, end_ns;
 	uint64_t from_ns, until_ns, cpu_ns;
+	double ticks;
 	size_t batches;
 	struct rmem_stats_snapshot counted;
 };
@@ -117,6 +118,9 @@ static void add_up(struct bench_crew *crew, struct total *total)
 		memmove(&crew->latencies_ns[total->batches], worker->latencies_ns, bytes);
 		total->batches += worker->ended;
 		total->cpu_ns += worker->cpu_ns;
+		/* The counter runs on while the thread does not. */
+		total->ticks += (double)worker->ticks * (double)worker->cpu_ns /
+				(double)(worker->until_ns - worker->from_ns);
 		total->start_ns = rmem_min_u64(total->start_ns, worker->start_ns);
 		total->end_ns = rmem_max_u64(total->end_ns, worker->end_ns);
 		total->from_ns = rmem_min_u64(total->from_ns, worker->from_ns);
@@ -158,6 +162,7 @@ static void make_result(const struct bench_crew *crew, const struct bench_load *
 	values[BENCH_DOORBELLS] = (double)total->counted.values[RMEM_STAT_CHAINS] / ops;
 	values[BENCH_WRS] = (double)total->counted.values[RMEM_STAT_WRS] / ops;
 	values[BENCH_MERGES] = (double)total->counted.values[RMEM_STAT_MERGES] / ops;
+	values[BENCH_TICKS] = total->ticks / ops;
 }
 
 /* --- Measuring -------------------------------------------------------------------------------- */

@@ -19,6 +19,8 @@ enum bench_metric {
 	BENCH_DOORBELLS,   /* per message, as are the next */
 	BENCH_WRS,
 	BENCH_MERGES,
+	BENCH_TICKS, /* of the time stamp counter while on a processor, per message; 0: no counter
+		      */
 	BENCH_METRICS,
 };
 

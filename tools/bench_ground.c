@@ -93,6 +93,7 @@ void bench_ground_load(const struct bench_ground *ground, struct bench_load *loa
 		.iterations = settings->iterations,
 		.warmup = settings->warmup,
 		.limit_ns = settings->limit_us * RMEM_NS_PER_US,
+		.rate = settings->rate,
 		.layout = (enum bench_layout_kind)settings->layout,
 		.spread = (enum bench_spread)settings->spread,
 		.verify = settings->verify != 0,

@@ -46,12 +46,38 @@ static const struct bench_option *option_of(int value)
 	return value >= CONF_OPTION_FREE ? &bench_options[value - CONF_OPTION_FREE] : NULL;
 }
 
+/* How the command is called, and what is said of it. */
+static const char *name_of(enum bench_command command)
+{
+	switch (command) {
+	case BENCH_BW:
+		return "bw";
+	case BENCH_LAT:
+		return "lat";
+	case BENCH_ABLATE:
+		return "ablate";
+	}
+	return "";
+}
+
+static const char *purpose_of(enum bench_command command)
+{
+	switch (command) {
+	case BENCH_BW:
+		return "Measures bandwidth and message rate, and what they cost the processor.";
+	case BENCH_LAT:
+		return "Measures the latency of single operations in every poll mode.";
+	case BENCH_ABLATE:
+		return "Measures the engine against itself with parts of it as they were before.\n"
+		       "Options behind -- go to each run of rmem-bench bw.";
+	}
+	return "";
+}
+
 static void print_help(enum bench_command command)
 {
-	printf("usage: rmem-bench %s [OPTION]...\n%s\n\n%s", command == BENCH_BW ? "bw" : "lat",
-	       command == BENCH_BW
-		       ? "Measures bandwidth and message rate, and what they cost the processor."
-		       : "Measures the latency of single operations in every poll mode.",
+	printf("usage: rmem-bench %s [OPTION]...%s\n%s\n\n%s", name_of(command),
+	       command == BENCH_ABLATE ? " [-- OPTION...]" : "", purpose_of(command),
 	       CONF_OPTIONS_HELP);
 	bench_settings_help(command, stdout);
 }
@@ -111,8 +137,7 @@ static enum conf_verdict take(struct reader *reader, int value)
 		return CONF_DONE;
 	}
 	if (option == NULL) {
-		fprintf(stderr, "Try rmem-bench %s --help.\n",
-			reader->command == BENCH_BW ? "bw" : "lat");
+		fprintf(stderr, "Try rmem-bench %s --help.\n", name_of(reader->command));
 		return CONF_FAIL;
 	}
 	if (option->kind == BENCH_OPTION_SETTING)
@@ -123,7 +148,7 @@ static enum conf_verdict take(struct reader *reader, int value)
 	return CONF_RUN;
 }
 
-static enum conf_verdict take_all(struct reader *reader, int argc, char **argv)
+static enum conf_verdict take_all(struct reader *reader, int argc, char **argv, char ***rest)
 {
 	enum conf_verdict verdict = find_preset(reader, argc, argv);
 	int value;
@@ -133,7 +158,10 @@ static enum conf_verdict take_all(struct reader *reader, int argc, char **argv)
 	while (verdict == CONF_RUN &&
 	       (value = getopt_long(argc, argv, "c:h", reader->rows, NULL)) != -1)
 		verdict = take(reader, value);
-	if (verdict == CONF_RUN && optind < argc) {
+	*rest = argv + optind;
+	/* getopt moved what is no option behind a "--" if there was one. */
+	if (verdict == CONF_RUN && optind < argc &&
+	    (reader->command != BENCH_ABLATE || strcmp(argv[optind - 1], "--") != 0)) {
 		fprintf(stderr, "rmem-bench: %s: not an option\n", argv[optind]);
 		verdict = CONF_FAIL;
 	}
@@ -167,7 +195,7 @@ enum conf_verdict bench_line_read(enum bench_command command, int argc, char **a
 	make_rows(&reader);
 	bench_settings_init(&line->settings, command);
 	conf_options_init(&reader.conf, CONF_BENCH);
-	verdict = take_all(&reader, argc, argv);
+	verdict = take_all(&reader, argc, argv, &line->rest);
 	if (verdict == CONF_RUN)
 		verdict = conf_options_load(&reader.conf, &line->conf);
 	else

@@ -9,6 +9,7 @@
 struct bench_line {
 	struct bench_settings settings;
 	struct conf *conf; /* the caller's, with CONF_RUN */
+	char **rest;	   /* what stands behind "--", for ablate */
 };
 
 /* Reads the options of a command; `argv[0]` is how the program is called in messages. A preset is

@@ -23,6 +23,7 @@ static const char *const metric_names[BENCH_METRICS] = {
 	[BENCH_DOORBELLS] = "doorbells_per_op",
 	[BENCH_WRS] = "wrs_per_op",
 	[BENCH_MERGES] = "merges_per_op",
+	[BENCH_TICKS] = "ticks_per_op",
 };
 
 const char *bench_metric_name(enum bench_metric metric)

@@ -15,6 +15,8 @@ static const struct bench_preset presets[] = {
 	{"mw-chunkoff", 2, 64, 1 * KIB, 16 * MIB, 128, "4", "64MiB"},
 	{"mw-chunkon", 4, 64, 1 * KIB, 16 * MIB, 256, "4", "64KiB"},
 	{"hi-iops", 8, 256, 512, 512, 512, "8", "64MiB"},
+	/* What is paid for each batch, undivided. */
+	{"single", 1, 1, 512, 512, 200000, "1", "64KiB"},
 };
 #define PRESET_REPEAT 5
 
@@ -224,7 +226,7 @@ void bench_settings_help(enum bench_command command, FILE *out)
 		if (bench_options[i].commands & command)
 			help_one(&bench_options[i], out);
 	}
-	if ((command & BENCH_BW) == 0)
+	if ((command & (BENCH_BW | BENCH_ABLATE)) == 0)
 		return;
 	fputs("\nPresets, each with --op write --repeat 5:\n", out);
 	for (size_t i = 0; i < RMEM_COUNT_OF(presets); i++) {

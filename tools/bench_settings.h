@@ -19,6 +19,7 @@
 enum bench_command {
 	BENCH_BW = 1u << 0,
 	BENCH_LAT = 1u << 1,
+	BENCH_ABLATE = 1u << 2,
 };
 
 enum bench_op { BENCH_WRITE, BENCH_READ, BENCH_BOTH };
@@ -55,6 +56,7 @@ struct bench_settings {
 	uint64_t warmup;     /* likewise, before the clock starts */
 	uint64_t repeat;
 	uint64_t limit_us; /* of one measurement; 0: none */
+	uint64_t rate;	   /* messages a second of each reactor; 0: as many as it can */
 	uint64_t idle_us;  /* for lat; 0: don't look at idle reactors */
 	uint64_t layout;   /* enum bench_layout_kind */
 	uint64_t spread;   /* enum bench_spread */
@@ -65,6 +67,7 @@ struct bench_settings {
 	uint64_t verify;
 	uint64_t copy; /* measure plain copies, too */
 	uint64_t json;
+	uint64_t count;	  /* messages, over which to count instructions */
 	const char *plot; /* NULL: none */
 };
 

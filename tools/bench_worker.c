@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/base/checked.h"
 #include "engine/base/timer.h"
 
 /* Between looks at the stop flag while nothing ends. */
@@ -29,6 +30,17 @@ uint64_t bench_thread_cpu_ns(void)
 uint64_t bench_process_cpu_ns(void)
 {
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* What a processor counts time in, at the same pace whatever its frequency; 0 where there is no
+ * such counter that a program may read. */
+static uint64_t read_ticks(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	return __builtin_ia32_rdtsc();
+#else
+	return 0;
+#endif
 }
 
 /* --- Keeping batches under way ---------------------------------------------------------------- */
@@ -58,6 +70,12 @@ static RMEM_COLD void note_failure(struct bench_worker *worker, const struct rme
 			       status == -ENOTCONN ? " (the server is gone)" : "");
 }
 
+static inline bool may_begin(const struct bench_worker *worker, uint64_t now_ns)
+{
+	return worker->started < worker->goal && now_ns < worker->deadline_ns &&
+	       !bench_is_stopped() && worker->rc == 0;
+}
+
 static void ended(struct rmem_batch *batch, int status)
 {
 	struct bench_transfer *transfer = batch->user;
@@ -72,9 +90,45 @@ static void ended(struct rmem_batch *batch, int status)
 	transfer->has_run = true;
 	worker->latencies_ns[worker->ended] = now_ns - transfer->start_ns;
 	worker->ends_ns[worker->ended++] = now_ns;
-	if (RMEM_LIKELY(worker->started < worker->goal && now_ns < worker->deadline_ns &&
-			!bench_is_stopped() && worker->rc == 0))
+	if (RMEM_UNLIKELY(!may_begin(worker, now_ns)))
+		return;
+	if (RMEM_LIKELY(worker->interval_ns == 0)) {
 		begin(transfer->next, now_ns);
+	} else {
+		transfer->next->after = worker->waiting;
+		worker->waiting = transfer->next;
+	}
+}
+
+/* Begins what is due of the transfers that wait. Returns when to look again; 0 when nothing waits.
+ * Looks are a millisecond apart, or longer: what is due by then goes in one burst, so that sleeping
+ * and waking does not cost more than what is measured. */
+static uint64_t begin_due(struct bench_worker *worker)
+{
+	uint64_t now_ns = rmem_now_ns();
+
+	if (!may_begin(worker, now_ns))
+		worker->waiting = NULL;
+	while (worker->waiting != NULL && worker->due_ns <= now_ns) {
+		struct bench_transfer *transfer = worker->waiting;
+
+		worker->waiting = transfer->after;
+		worker->due_ns += worker->interval_ns;
+		begin(transfer, now_ns);
+	}
+	if (worker->waiting == NULL)
+		return 0;
+	return rmem_max_u64(worker->due_ns, now_ns + RMEM_NS_PER_MS);
+}
+
+static void sleep_until(uint64_t when_ns)
+{
+	struct timespec when = {
+		.tv_sec = (time_t)(when_ns / RMEM_NS_PER_S),
+		.tv_nsec = (long)(when_ns % RMEM_NS_PER_S),
+	};
+
+	(void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL);
 }
 
 /* Returns what time it is. */
@@ -86,6 +140,11 @@ static uint64_t start_clock(struct bench_worker *worker, uint64_t count, uint64_
 	worker->started = 0;
 	worker->ended = 0;
 	worker->start_ns = now_ns;
+	worker->interval_ns = worker->load->rate != 0 ? (uint64_t)worker->load->batch *
+								RMEM_NS_PER_S / worker->load->rate
+						      : 0;
+	worker->due_ns = now_ns + worker->load->in_flight * worker->interval_ns;
+	worker->waiting = NULL;
 	worker->deadline_ns = limit_ns != 0 ? now_ns + limit_ns : UINT64_MAX;
 	return now_ns;
 }
@@ -108,8 +167,14 @@ __attribute__((noinline)) void bench_worker_drive(struct bench_worker *worker, u
 
 	for (uint32_t i = 0; i < worker->load->in_flight && worker->started < count; i++)
 		begin(first_of(worker, i), now_ns);
-	while (worker->in_flight > 0)
-		rmem_reactor_run(worker->reactor, RUN_MS);
+	while (worker->in_flight > 0 || worker->waiting != NULL) {
+		uint64_t look_ns = worker->interval_ns != 0 ? begin_due(worker) : 0;
+
+		if (worker->in_flight > 0)
+			rmem_reactor_run(worker->reactor, RUN_MS);
+		else if (look_ns != 0)
+			sleep_until(look_ns);
+	}
 	stop_clock(worker);
 }
 
@@ -166,13 +231,15 @@ static void measure(struct bench_worker *worker)
 {
 	const struct rmem_stats *stats = rmem_reactor_stats(worker->reactor);
 	struct rmem_stats_snapshot before;
-	uint64_t cpu_ns;
+	uint64_t cpu_ns, ticks;
 
 	rmem_stats_read(stats, &before);
 	worker->from_ns = rmem_now_ns();
+	ticks = read_ticks();
 	cpu_ns = bench_thread_cpu_ns();
 	run_load(worker, worker->load->iterations);
 	worker->cpu_ns = bench_thread_cpu_ns() - cpu_ns;
+	worker->ticks = read_ticks() - ticks;
 	worker->until_ns = rmem_now_ns();
 	rmem_stats_read(stats, &worker->counted);
 	rmem_stats_difference(&worker->counted, &before, &worker->counted);

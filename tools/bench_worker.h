@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One reactor at work: keeps a number of batches under way, each followed by the next as soon as it
- * ends, and notes when. The clock is read once a batch. Batches and segments are made before, and
- * nothing is allocated while the clock runs. */
+ * ends, or when its time has come, and notes when. The clock is read once a batch. Batches and
+ * segments are made before, and nothing is allocated while the clock runs. */
 #pragma once
 
 #include <pthread.h>
@@ -35,6 +35,7 @@ struct bench_load {
 	uint64_t iterations; /* batches */
 	uint64_t warmup;
 	uint64_t limit_ns; /* 0: none */
+	uint64_t rate;	   /* messages a second of each reactor; 0: as many as it can */
 	enum bench_layout_kind layout;
 	enum bench_spread spread;
 	bool verify;
@@ -46,6 +47,7 @@ struct bench_transfer {
 	struct rmem_batch batch;
 	struct bench_worker *worker;
 	struct bench_transfer *next; /* that follows when this one ends */
+	struct bench_transfer *after;
 	uint64_t start_ns;
 	bool has_run;
 };
@@ -67,10 +69,14 @@ struct bench_worker {
 	uint64_t goal, started, ended;
 	uint64_t deadline_ns;
 	uint32_t in_flight;
+	uint64_t interval_ns;		/* between the starts of batches; 0: none */
+	uint64_t due_ns;		/* the next start */
+	struct bench_transfer *waiting; /* for it; linked through `after` */
 
 	/* Of the measurement. */
 	uint64_t start_ns, end_ns;	    /* from the first batch to the end of the last */
 	uint64_t from_ns, until_ns, cpu_ns; /* around what cpu_ns is of */
+	uint64_t ticks;			    /* of the time stamp counter, likewise */
 	struct rmem_stats_snapshot counted;
 	int rc; /* with `error` */
 	struct rmem_error error;

@@ -29,6 +29,7 @@ check           module  check
 clang           command clang
 fio             command fio
 git             command git
+gnuplot-nox     command gnuplot
 ibverbs-utils   command ibv_rc_pingpong
 iproute2        command rdma
 kmod            command depmod
@@ -39,6 +40,7 @@ rdmacm-utils    command rping
 rsync           command rsync
 sqlite3         command sqlite3
 util-linux      command setpriv
+valgrind        command valgrind
 '
 
 # packages_missing ROWS...: prints the packages that are not there.

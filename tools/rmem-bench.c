@@ -18,6 +18,7 @@ static const struct command {
 	int (*run)(const struct bench_line *line, struct rmem_error *error);
 	const char *what;
 } commands[] = {
+	{"ablate", BENCH_ABLATE, bench_ablate, "what each part of the engine's hot path is worth"},
 	{"bw", BENCH_BW, bench_bw, "bandwidth and message rate, and what they cost"},
 	{"lat", BENCH_LAT, bench_lat, "latency in every poll mode, and what idling costs"},
 };
@@ -28,7 +29,7 @@ static void print_usage(FILE *out)
 	      "Measures the engine against memory servers: its own, or those that are named.\n\n",
 	      out);
 	for (size_t i = 0; i < RMEM_COUNT_OF(commands); i++)
-		fprintf(out, "  %-5s %s\n", commands[i].name, commands[i].what);
+		fprintf(out, "  %-6s %s\n", commands[i].name, commands[i].what);
 	fputs("\n"
 	      "  rmem-bench COMMAND --help    its options\n"
 	      "  rmem-bench --version         the version\n",

@@ -23,7 +23,7 @@ table() {
         /^# *bytes/ { titles = gsub(/ [^ ]*(GB\/s|us|%)( |$)/, "&"); seen = 1 }
         !/^#/ {
             rows++
-            if (NF != 14) { print "a row of " NF " columns: " $0; exit 1 }
+            if (NF != 15) { print "a row of " NF " columns: " $0; exit 1 }
             for (i = 1; i <= NF; i++)
                 if ($i !~ /^[0-9]+(\.[0-9]+)?$/) { print "no number: " $i; exit 1 }
             if ($3 <= 0 || $4 < $3 || $5 <= 0 || $8 <= 0) { print "not measured: " $0; exit 1 }
@@ -31,7 +31,7 @@ table() {
         END { if (!seen || rows != wanted) { print rows " rows"; exit 1 } }' "$WORK/out" ||
         fail "the table is not right: $(cat "$WORK/out")"
     for title in bytes batches GB/s 'max GB/s' 'p50 us' 'p99 us' ops/s 'CPU %' 'CPU ns/op' \
-        bells/op WRs/op merges/op 'spread %'; do
+        bells/op WRs/op merges/op ticks/op 'spread %'; do
         grep -q "^# .*$title" "$WORK/out" || fail "no column $title"
     done
 }
@@ -57,7 +57,7 @@ same 0.0000 "$(awk '!/^#/ { print $13 }' "$WORK/out")" "merges of scattered page
 
 note "next to copies"
 bw --copy --size 4KiB --iterations 100 --repeat 2 --reactors 2
-awk '!/^#/ { if (NF != 16 || $15 <= 0 || $16 <= 0) exit 1 }' "$WORK/out" ||
+awk '!/^#/ { if (NF != 17 || $16 <= 0 || $17 <= 0) exit 1 }' "$WORK/out" ||
     fail "no figures of copies: $(cat "$WORK/out")"
 
 note "JSON"

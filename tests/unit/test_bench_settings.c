@@ -205,6 +205,7 @@ START_TEST(presets_are_those_of_the_table)
 		{"mw-chunkoff", 2, 64, KIB, 16 * MIB, 128, 4, 64 * MIB},
 		{"mw-chunkon", 4, 64, KIB, 16 * MIB, 256, 4, 64 * KIB},
 		{"hi-iops", 8, 256, 512, 512, 512, 8, 64 * MIB},
+		{"single", 1, 1, 512, 512, 200000, 1, 64 * KIB},
 	};
 	char words[64];
 
