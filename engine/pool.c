@@ -12,6 +12,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/log.h"
+#include "engine/base/memory_info.h"
 #include "engine/wire.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -20,8 +21,8 @@
  * that the usual case, none configured, costs nothing. */
 static int huge_memfd(uint64_t bytes, enum rmem_huge_pages wanted, uint32_t *page_bytes)
 {
-	uint64_t page = rmem_pool_meminfo("Hugepagesize") * 1024;
-	uint64_t free_pages = rmem_pool_meminfo("HugePages_Free");
+	uint64_t page = rmem_meminfo("Hugepagesize") * 1024;
+	uint64_t free_pages = rmem_meminfo("HugePages_Free");
 	uint64_t needed;
 	int fd;
 
@@ -40,14 +41,14 @@ static int huge_memfd(uint64_t bytes, enum rmem_huge_pages wanted, uint32_t *pag
 
 static int no_huge_pages(const struct rmem_pool_options *options, struct rmem_error *error)
 {
-	uint64_t page_kib = rmem_pool_meminfo("Hugepagesize");
+	uint64_t page_kib = rmem_meminfo("Hugepagesize");
 	uint64_t needed = page_kib == 0 ? 0 : options->size_bytes / 1024 / page_kib;
 
 	return rmem_fail(
 		error, ENOMEM,
 		"a pool of %" PRIu64 " MiB in huge pages takes %" PRIu64 " of %" PRIu64
 		" KiB, and %" PRIu64 " are free: raise vm.nr_hugepages, or set huge_pages to auto",
-		options->size_bytes / MIB, needed, page_kib, rmem_pool_meminfo("HugePages_Free"));
+		options->size_bytes / MIB, needed, page_kib, rmem_meminfo("HugePages_Free"));
 }
 
 static int anonymous_fd(const struct rmem_pool_options *options, struct rmem_pool *pool,
@@ -62,7 +63,7 @@ static int anonymous_fd(const struct rmem_pool_options *options, struct rmem_poo
 	}
 	if (options->huge_pages == RMEM_HUGE_REQUIRE)
 		return no_huge_pages(options, error);
-	rc = rmem_pool_check_memory(options->size_bytes, error);
+	rc = rmem_memory_check("a pool", options->size_bytes, error);
 	if (rc != 0)
 		return rc;
 	pool->page_bytes = RMEM_PAGE_BYTES;

@@ -62,12 +62,6 @@ void rmem_pool_destroy(struct rmem_pool *pool);
 
 /* --- Among the pool's own files --------------------------------------------------------------- */
 
-/* Whether the machine has `bytes` to spare: -ENOMEM with the figures. */
-int rmem_pool_check_memory(uint64_t bytes, struct rmem_error *error) RMEM_MUST_CHECK;
-
-/* A line of /proc/meminfo, in its own unit (kB, or pages); 0 when it isn't there. */
-uint64_t rmem_pool_meminfo(const char *name);
-
 /* Allocates the memory of [0, bytes) of the file without touching it. */
 int rmem_pool_reserve(int fd, uint64_t bytes, int cancel_fd,
 		      struct rmem_error *error) RMEM_MUST_CHECK;

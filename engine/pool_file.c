@@ -29,6 +29,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/log.h"
+#include "engine/base/memory_info.h"
 #include "engine/pool.h"
 #include "engine/wire.h"
 
@@ -286,7 +287,7 @@ static int make(const struct rmem_pool_options *options, struct rmem_pool *pool,
 
 	pool->data_offset = rmem_max_u64(HEADER_BYTES_MIN, pool->page_bytes);
 	pool->data_bytes = options->size_bytes;
-	rc = is_memory ? rmem_pool_check_memory(options->size_bytes, error) : 0;
+	rc = is_memory ? rmem_memory_check("a pool", options->size_bytes, error) : 0;
 	if (rc == 0)
 		rc = rmem_pool_new_incarnation(&pool->incarnation, error);
 	if (rc != 0)

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "engine/base/checked.h"
+#include "engine/base/memory_info.h"
 #include "engine/pool.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -138,7 +139,7 @@ static int map_memory(struct rmem_arena *arena, size_t bytes, enum rmem_huge_pag
 				 free_huge_pages(), strerror(-rc));
 	/* Populating more than there is would end with the kernel killing somebody. A /proc that
 	 * does not say is no reason to refuse. */
-	available = rmem_pool_meminfo("MemAvailable") * KIB;
+	available = rmem_meminfo("MemAvailable") * KIB;
 	if (available != 0 && bytes > available)
 		return rmem_fail(error, ENOMEM,
 				 "a staging arena of %zu MiB is more than the %llu MiB of memory "

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/base/checked.h"
+#include "engine/base/memory_info.h"
 #include "engine/pool.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -17,7 +18,7 @@ uint64_t bench_budget_limit(const struct bench_settings *settings)
 
 	if (settings->memory_bytes != 0)
 		return settings->memory_bytes;
-	available_bytes = rmem_pool_meminfo("MemAvailable") * KIB;
+	available_bytes = rmem_meminfo("MemAvailable") * KIB;
 	return available_bytes != 0 ? available_bytes / 2 : UINT64_MAX; /* a /proc that is silent */
 }
 
