@@ -130,14 +130,14 @@ static void start_server(void)
 	ck_assert_int_eq(pthread_create(&rmemd_thread, NULL, run_server, rmemd), 0);
 }
 
-static void setup(void)
+static void start_engine(enum rmem_poll_mode mode)
 {
 	struct rmem_engine_options options;
 	unsigned server;
 
-	start_server();
 	rmem_engine_options_init(&options);
 	options.staging_bytes = 4 << 20;
+	options.poll = mode;
 	options.spin_us = 1000000; /* it does not come to sleeping */
 	options.lanes = 2;
 	ck_assert_msg(rmem_engine_create(&options, &engine, &error) == 0, "%s", error.text);
@@ -193,10 +193,12 @@ static void move(unsigned operations)
 	}
 }
 
+/* In every poll mode: ADAPTIVE, BUSY, EVENT. */
 START_TEST(a_million_operations_allocate_lock_and_time_nothing)
 {
 	struct rmem_stats_snapshot before, after;
 
+	start_engine((enum rmem_poll_mode)_i);
 	prepare();
 	move(10 * BATCHES * SEGMENTS); /* warm up */
 	rmem_stats_read(rmem_reactor_stats(reactor), &before);
@@ -216,6 +218,7 @@ END_TEST
 
 START_TEST(idle_turns_do_not_either)
 {
+	start_engine(RMEM_POLL_ADAPTIVE);
 	rmem_reactor_poll(reactor); /* takes in the server */
 	seen.is_on = true;
 	for (unsigned i = 0; i < 32000; i++)
@@ -233,6 +236,7 @@ START_TEST(the_counters_count)
 	struct timespec now;
 	void *volatile memory;
 
+	start_engine(RMEM_POLL_ADAPTIVE);
 	seen.is_on = true;
 	memory = malloc(1);
 	free(memory);
@@ -249,8 +253,9 @@ int main(void)
 	TCase *tcase = tcase_create("shm");
 
 	tcase_set_timeout(tcase, 60);
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_million_operations_allocate_lock_and_time_nothing);
+	tcase_add_checked_fixture(tcase, start_server, teardown);
+	tcase_add_loop_test(tcase, a_million_operations_allocate_lock_and_time_nothing,
+			    RMEM_POLL_ADAPTIVE, RMEM_POLL_EVENT + 1);
 	tcase_add_test(tcase, idle_turns_do_not_either);
 	tcase_add_test(tcase, the_counters_count);
 	suite_add_tcase(suite, tcase);
