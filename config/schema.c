@@ -111,7 +111,8 @@ const struct conf_key conf_schema[] = {
 		.programs = MOUNT,
 		.initial = "false",
 		.help = "With `fs.cache` always, let the kernel answer buffered writes by itself "
-			"and write them back within seconds, at fsync and at close. Small writes get "
+			"and write them back within seconds, at fsync and at close. Small writes "
+			"get "
 			"much faster; errors, a full volume among them, show only at fsync and "
 			"close.",
 	},
@@ -378,8 +379,8 @@ const struct conf_key conf_schema[] = {
 	{
 		.name = "staging.streaming",
 		.type = CONF_ENUM,
-		.programs = ENGINE | SERVER,
-		.words = WORDS("auto", "avx2", "sse2", "off"),
+		.programs = ENGINE,
+		.words = WORDS("auto", "avx512", "avx2", "sse2", "off"),
 		.initial = "auto",
 		.help = "The streaming stores to use: `auto` takes the best that the CPU has; "
 			"asking "

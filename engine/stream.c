@@ -20,20 +20,20 @@ static const struct version versions[RMEM_STREAM_ISAS] = {
 	[RMEM_STREAM_OFF] = {rmem_stream_fill_plain, rmem_stream_copy_plain},
 	[RMEM_STREAM_SSE2] = {rmem_stream_fill_sse2, rmem_stream_copy_sse2},
 	[RMEM_STREAM_AVX2] = {rmem_stream_fill_avx2, rmem_stream_copy_avx2},
+	[RMEM_STREAM_AVX512] = {rmem_stream_fill_avx512, rmem_stream_copy_avx512},
 };
 
 static const char *const names[RMEM_STREAM_ISAS] = {
-	[RMEM_STREAM_AUTO] = "auto",
-	[RMEM_STREAM_OFF] = "off",
-	[RMEM_STREAM_SSE2] = "sse2",
-	[RMEM_STREAM_AVX2] = "avx2",
+	[RMEM_STREAM_AUTO] = "auto", [RMEM_STREAM_OFF] = "off",	      [RMEM_STREAM_SSE2] = "sse2",
+	[RMEM_STREAM_AVX2] = "avx2", [RMEM_STREAM_AVX512] = "avx512",
 };
 
 /* Relaxed on both sides: it points to constants, and each version does for every other. */
 static _Atomic(const struct version *) selected = &versions[RMEM_STREAM_OFF];
 
-/* The compiler's CPU test knows the CPU's features and, for AVX, asks XGETBV whether the
- * operating system saves the registers. */
+/* The compiler's CPU test knows the CPU's features and, for AVX2 and AVX-512, asks XGETBV whether
+ * the operating system saves the registers: a kernel booted with `noxsave` has neither, whatever
+ * the CPU says. */
 bool rmem_stream_isa_available(enum rmem_stream_isa isa)
 {
 	switch (isa) {
@@ -45,6 +45,8 @@ bool rmem_stream_isa_available(enum rmem_stream_isa isa)
 		return __builtin_cpu_supports("sse2") != 0;
 	case RMEM_STREAM_AVX2:
 		return __builtin_cpu_supports("avx2") != 0;
+	case RMEM_STREAM_AVX512:
+		return __builtin_cpu_supports("avx512f") != 0;
 #endif
 	default:
 		return false;

@@ -26,6 +26,7 @@ enum rmem_stream_isa {
 	RMEM_STREAM_OFF,  /* memset() and memcpy() */
 	RMEM_STREAM_SSE2,
 	RMEM_STREAM_AVX2,
+	RMEM_STREAM_AVX512,
 	RMEM_STREAM_ISAS,
 };
 
@@ -39,7 +40,7 @@ enum rmem_stream_isa rmem_stream_isa_selected(void);
 /* Whether rmem_stream_select() would take it. AUTO and OFF always are. */
 bool rmem_stream_isa_available(enum rmem_stream_isa isa);
 
-/* As the configuration spells it: "auto", "off", "sse2", "avx2". */
+/* As the configuration spells it: "auto", "off", "sse2", "avx2", "avx512". */
 const char *rmem_stream_isa_name(enum rmem_stream_isa isa);
 /* Errors: -EINVAL (no such name). */
 int rmem_stream_isa_from_name(const char *name, enum rmem_stream_isa *isa) RMEM_MUST_CHECK;

@@ -49,3 +49,5 @@ void rmem_stream_fill_sse2(void *dst, unsigned char byte, size_t length);
 void rmem_stream_copy_sse2(void *dst, const void *src, size_t length);
 void rmem_stream_fill_avx2(void *dst, unsigned char byte, size_t length);
 void rmem_stream_copy_avx2(void *dst, const void *src, size_t length);
+void rmem_stream_fill_avx512(void *dst, unsigned char byte, size_t length);
+void rmem_stream_copy_avx512(void *dst, const void *src, size_t length);

@@ -10,16 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/streaming_options.h"
 #include "config/verbs_options.h"
 #include "engine/base/log.h"
-#include "engine/stream.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/options.h"
 #include "fs/serve.h"
 #include "fs/session.h"
 
-#define LEAVING_MS      3000u
+#define LEAVING_MS	3000u
 #define LEAVING_STEP_MS 100u
 
 struct process {
@@ -93,17 +93,10 @@ static int connect_servers(struct process *process, struct rmem_error *error)
 
 static int start_engine(struct process *process, struct rmem_error *error)
 {
-	static const enum rmem_stream_isa isas[] = {
-		[CONF_STREAMING_AUTO] = RMEM_STREAM_AUTO,
-		[CONF_STREAMING_AVX2] = RMEM_STREAM_AVX2,
-		[CONF_STREAMING_SSE2] = RMEM_STREAM_SSE2,
-		[CONF_STREAMING_OFF] = RMEM_STREAM_OFF,
-	};
 	struct rmem_engine_options options;
 	int result;
 
-	result = rmem_stream_select(isas[conf_enum(process->options.conf, "staging.streaming")],
-				    error);
+	result = conf_apply_streaming(process->options.conf, error);
 	if (result != 0)
 		return result;
 	result = conf_apply_verbs(process->options.conf, error);
@@ -131,8 +124,8 @@ static void start_control(struct process *process)
 		rmem_log_warn(RMEM_LOG_FS, "%s", error.text);
 }
 
-/* umount returns before the daemon behind the mount has stored everything: wait for one that is just
- * leaving, so that a remount works right away. */
+/* umount returns before the daemon behind the mount has stored everything: wait for one that is
+ * just leaving, so that a remount works right away. */
 static int open_volume(struct process *process, const struct volume_options *options,
 		       struct rmem_error *error)
 {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/streaming_options.h"
 #include "config/verbs_options.h"
-#include "engine/stream.h"
 
 #define OPTIONS_MAX 64
 
@@ -237,21 +237,6 @@ static enum rmem_huge_pages huge_pages(const struct conf *conf)
 	return RMEM_HUGE_AUTO;
 }
 
-static enum rmem_stream_isa streaming(const struct conf *conf)
-{
-	switch ((enum conf_streaming)conf_enum(conf, "staging.streaming")) {
-	case CONF_STREAMING_AVX2:
-		return RMEM_STREAM_AVX2;
-	case CONF_STREAMING_SSE2:
-		return RMEM_STREAM_SSE2;
-	case CONF_STREAMING_OFF:
-		return RMEM_STREAM_OFF;
-	case CONF_STREAMING_AUTO:
-		break;
-	}
-	return RMEM_STREAM_AUTO;
-}
-
 static unsigned duration_ms(const struct conf *conf, const char *key)
 {
 	return (unsigned)(conf_duration_us(conf, key) / 1000);
@@ -280,6 +265,6 @@ int bench_line_engine(const struct bench_line *line, struct rmem_engine_options 
 	options->detect_ms = duration_ms(conf, "engine.detect");
 	options->reconnect_min_ms = duration_ms(conf, "engine.reconnect_min");
 	options->reconnect_max_ms = duration_ms(conf, "engine.reconnect_max");
-	rc = rmem_stream_select(streaming(conf), error);
+	rc = conf_apply_streaming(conf, error);
 	return rc == 0 ? conf_apply_verbs(conf, error) : rc;
 }

@@ -153,6 +153,7 @@ START_TEST(enums_in_the_header_follow_the_words)
 		{"staging.huge_pages", "off", CONF_HUGE_OFF},
 		{"server.huge_pages", "require", CONF_HUGE_REQUIRE},
 		{"staging.streaming", "auto", CONF_STREAMING_AUTO},
+		{"staging.streaming", "avx512", CONF_STREAMING_AVX512},
 		{"staging.streaming", "avx2", CONF_STREAMING_AVX2},
 		{"staging.streaming", "sse2", CONF_STREAMING_SSE2},
 		{"staging.streaming", "off", CONF_STREAMING_OFF},
