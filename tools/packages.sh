@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Which Debian packages the project needs, and how to tell that they are there. To be sourced.
 #
-# A row: the package, and a command, a pkg-config module or a header that comes with it. Asking for these, and
+# A row: the package, and a command, a pkg-config module, a header or a file that comes with it. Asking for these, and
 # not for the package, works on other distributions, too.
 
 packages_to_build='
@@ -24,10 +24,14 @@ mount           command mount
 packages_to_test='
 acl             command getfacl
 attr            command setfattr
+binutils        command objdump
+bochs           command bochs-bin
+bochs-term      file    /usr/lib/x86_64-linux-gnu/bochs/plugins/libbx_term_gui.so
 busybox-static  command busybox
 check           module  check
 clang           command clang
 fio             command fio
+gcc-aarch64-linux-gnu command aarch64-linux-gnu-gcc
 git             command git
 gnuplot-nox     command gnuplot
 ibverbs-utils   command ibv_rc_pingpong
@@ -36,6 +40,7 @@ kmod            command depmod
 make            command make
 perftest        command ib_write_lat
 qemu-system-x86 command qemu-system-x86_64
+qemu-user       command qemu-aarch64
 rdmacm-utils    command rping
 rsync           command rsync
 sqlite3         command sqlite3
@@ -50,6 +55,7 @@ packages_missing() {
         case $kind in
         command) command -v "$name" >/dev/null || PATH=$PATH:/usr/sbin:/sbin command -v "$name" \
             >/dev/null || echo "$package" ;;
+        file) [ -e "$name" ] || echo "$package" ;;
         header) echo "#include <$name>" | cc -E - >/dev/null 2>&1 || echo "$package" ;;
         module) pkg-config --exists "$name" 2>/dev/null || echo "$package" ;;
         esac

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's initramfs: busybox, kernel modules and init, as a cpio archive ("newc" format).
+"""A guest's initramfs: busybox, kernel modules and init, as a cpio archive ("newc" format).
 
 It only has to reach the host's root file system, where everything else is, so it takes no more
 than a few milliseconds to make and is made anew for each guest.
@@ -36,11 +36,11 @@ class Archive:
         self.parts = []
         self.count = 0
 
-    def add(self, name, mode, content=b""):
+    def add(self, name, mode, content=b"", device=(0, 0)):
         """One entry; its header is 13 numbers of 8 hex digits, padded so that data starts at 4n."""
         self.count += 1
         path = name.encode() + b"\0"
-        numbers = (self.count, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(path), 0)
+        numbers = (self.count, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(path), 0)
         header = b"070701" + b"".join(b"%08x" % number for number in numbers) + path
         for piece in (header, content):
             self.parts += [piece, b"\0" * (-len(piece) % 4)]
@@ -50,6 +50,9 @@ class Archive:
 
     def add_folder(self, name):
         self.add(name, stat.S_IFDIR | 0o755)
+
+    def add_device(self, name, major, minor):
+        self.add(name, stat.S_IFCHR | 0o600, device=(major, minor))
 
     def finish(self):
         self.add("TRAILER!!!", 0)

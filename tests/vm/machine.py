@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from common import GuestDied, GuestLate, show
+
 PORT_OUT, PORT_ERR, PORT_STATUS = 1, 2, 3  # guest/start knows them by these numbers
 # tsc: each look at any other clock is a trap into QEMU, and the kernel would distrust this one.
 KERNEL_ARGS = ("console=ttyS0 loglevel=4 panic=-1 oops=panic mitigations=off "
@@ -21,14 +23,6 @@ STOP_S = 5
 POLL_S = 0.5
 CHUNK_BYTES = 1 << 16
 CONSOLE_LINES = 30
-
-
-class GuestDied(Exception):
-    """The guest ended without an exit status of the command."""
-
-
-class GuestLate(Exception):
-    """The guest gave no sign of life by its deadline."""
 
 
 class Machine:
@@ -133,8 +127,3 @@ class Machine:
             self.process.kill()
             self.process.wait()
         self.log.close()
-
-
-def show(stream, data):
-    stream.buffer.write(data)
-    stream.buffer.flush()
