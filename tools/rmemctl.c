@@ -119,6 +119,14 @@ static int take_command(struct arguments *arguments, int argc, char **argv)
 		fputs("rmemctl: --repair goes with check\n", stderr);
 		return RMEMCTL_FAILED;
 	}
+	/* With --set it can do without a file; conf_options_load() says what is missing then. */
+	if (arguments->conf.file == NULL && arguments->conf.value_count == 0) {
+		fprintf(stderr,
+			"rmemctl: which volume? Give the configuration that it is mounted with: "
+			"rmemctl -c /etc/rmemfs.cfg %s\n",
+			arguments->name);
+		return RMEMCTL_FAILED;
+	}
 	return -1;
 }
 

@@ -70,6 +70,9 @@ ctl check --repair
 same "0 0" "$(ctl status --json | field "d['orphans'], len(d['mounts'])" | tr -d '(,)')" "after the repair"
 
 # Other options.
+refused 2 'which volume.*rmemctl -c .*cfg df' "$RMEMCTL" df
+refused 2 'store.url: not set' "$RMEMCTL" --set "servers=shm:$WORK/a.sock" df
+says '% ' "$RMEMCTL" --set "servers=shm:$WORK/a.sock" --set "store.url=lmdb:$STORE" df
 refused 2 'repair' "$RMEMCTL" -c "$CONF" --repair df
 refused 2 'one command' "$RMEMCTL" -c "$CONF" df df
 refused 2 'servers' "$RMEMCTL" -c "$CONF" --set servers=x:y status
