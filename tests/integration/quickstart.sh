@@ -22,6 +22,8 @@ running() {
     processes_with "$RMEM_QUICKSTART/"
 }
 
+quick 'usage: tools/quickstart' --help
+quick 'usage: tools/quickstart' -h
 quick 'does not run' --stop
 refused '*' usage "$quickstart" --frobnicate
 
@@ -63,6 +65,8 @@ same "" "$(ls -A "$WORK/my mount")" "what is in the user's folder"
 mkdir "$WORK/quick"
 echo precious >"$WORK/quick/file"
 refused '*' 'something else' "$quickstart"
+quick 'usage: tools/quickstart' --help
+quick 'usage: tools/quickstart' -h
 quick 'does not run' --stop
 same precious "$(cat "$WORK/quick/file")" "an unrelated file"
 server_stop
