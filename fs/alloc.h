@@ -62,5 +62,9 @@ int alloc_store(struct allocator *allocator, struct store_txn *txn) RMEM_MUST_CH
  * Between alloc_begin() and the end of the transaction. */
 uint32_t alloc_region_at(const struct allocator *allocator, uint64_t index);
 
-/* Pages of attached regions. Any thread, no lock. */
-void alloc_usage(const struct allocator *allocator, uint64_t *total, uint64_t *free);
+struct alloc_usage {
+	uint64_t total, free; /* pages of all regions that aren't lost, their servers up or down */
+	uint64_t available;   /* free, and their server is up */
+};
+/* Any thread, no lock. */
+void alloc_usage(const struct allocator *allocator, struct alloc_usage *usage);

@@ -198,17 +198,21 @@ uint32_t alloc_region_at(const struct allocator *allocator, uint64_t index)
 	return 0;
 }
 
-void alloc_usage(const struct allocator *allocator, uint64_t *total, uint64_t *free)
+void alloc_usage(const struct allocator *allocator, struct alloc_usage *usage)
 {
 	uint32_t count = atomic_load_explicit(&allocator->region_count, memory_order_acquire);
 
-	*total = *free = 0;
+	*usage = (struct alloc_usage){0};
 	for (uint32_t i = 0; i < count; i++) {
 		const struct region *region = allocator->regions[i];
+		const struct volume_region *entry = volume_region(allocator->volume, region->id);
+		uint64_t pages = alloc_free_pages(region);
 
-		if (!alloc_is_usable(allocator, region))
+		if (entry == NULL || entry->lost)
 			continue;
-		*total += region->pages;
-		*free += alloc_free_pages(region);
+		usage->total += region->pages;
+		usage->free += pages;
+		if (entry->attached)
+			usage->available += pages;
 	}
 }

@@ -101,7 +101,7 @@ static void print_document(const struct control *control, FILE *out)
 	fprintf(out,
 		",\n  \"bytes_total\": %" PRIu64 ",\n  \"bytes_free\": %" PRIu64
 		",\n  \"inodes\": %" PRIu64 ",\n  \"servers\": [",
-		usage.pages_total * VOLUME_PAGE_BYTES, usage.pages_free * VOLUME_PAGE_BYTES,
+		usage.pages_total * VOLUME_PAGE_BYTES, usage.pages_available * VOLUME_PAGE_BYTES,
 		usage.inodes);
 	print_servers(out, control->options.engine);
 	fprintf(out, "\n  ],\n  \"reactors\": [");

@@ -193,13 +193,14 @@ static int find_hole(struct volume *volume, struct inode *inode, uint64_t from, 
 /* How far beyond `to` a growing file takes pages: half of what it has, within the chunk. */
 static uint64_t ahead(const struct volume *volume, const struct inode *inode, uint64_t to)
 {
-	uint64_t total, free, extra = inode->attr.pages / 2;
+	struct alloc_usage usage;
+	uint64_t extra = inode->attr.pages / 2;
 	uint64_t chunk_end = rmem_round_up(to, CHUNK_PAGES);
 
 	if (inode->attr.pages < AHEAD_FILE)
 		return to;
-	alloc_usage(volume->allocator, &total, &free);
-	extra = rmem_min_u64(extra, free / AHEAD_OF_FREE);
+	alloc_usage(volume->allocator, &usage);
+	extra = rmem_min_u64(extra, usage.available / AHEAD_OF_FREE);
 	return rmem_min_u64(to + extra, chunk_end);
 }
 
@@ -266,17 +267,18 @@ static int count_holes(struct volume *volume, struct inode *inode, uint64_t from
 
 static int allocate_exactly(struct volume *volume, struct inode *inode, uint64_t from, uint64_t to)
 {
-	uint64_t total, free, holes, step = (uint64_t)(CHUNKS_PER_TXN - 1) * CHUNK_PAGES;
+	struct alloc_usage usage;
+	uint64_t holes, step = (uint64_t)(CHUNKS_PER_TXN - 1) * CHUNK_PAGES;
 	int result;
 
 	/* Known before anything is taken, and before thousands of chunks are looked at. */
-	alloc_usage(volume->allocator, &total, &free);
-	if (to - from > free + inode->attr.pages)
+	alloc_usage(volume->allocator, &usage);
+	if (to - from > usage.available + inode->attr.pages)
 		return -ENOSPC;
 	result = count_holes(volume, inode, from, to, &holes);
 	if (result != 0)
 		return result;
-	if (holes > free)
+	if (holes > usage.available)
 		return -ENOSPC;
 	while (from < to) {
 		uint64_t end = rmem_min_u64(to, from + step);

@@ -277,11 +277,10 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 		.f_frsize = VOLUME_PAGE_BYTES,
 		.f_blocks = usage.pages_total,
 		.f_bfree = usage.pages_free,
-		.f_bavail = usage.pages_free,
-		.f_files =
-			usage.inodes + usage.pages_free, /* an inode is bounded by the store only */
-		.f_ffree = usage.pages_free,
-		.f_favail = usage.pages_free,
+		.f_bavail = usage.pages_available,
+		.f_files = usage.inodes + usage.pages_available, /* only the store bounds them */
+		.f_ffree = usage.pages_available,
+		.f_favail = usage.pages_available,
 		.f_namemax = VOLUME_NAME_MAX,
 	};
 	fuse_reply_statfs(req, &st);

@@ -91,7 +91,8 @@ int volume_report_missing(struct volume *volume) RMEM_MUST_CHECK;
 const struct volume_region *volume_region(const struct volume *volume, uint32_t id);
 
 struct volume_usage {
-	uint64_t pages_total, pages_free; /* attached regions */
+	uint64_t pages_total, pages_free; /* of all servers, up or down, that have not lost them */
+	uint64_t pages_available;	  /* free ones of the servers that are up */
 	uint64_t inodes;
 };
 void volume_usage(struct volume *volume, struct volume_usage *usage);

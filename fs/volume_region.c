@@ -231,6 +231,11 @@ int volume_report_missing(struct volume *volume)
 
 void volume_usage(struct volume *volume, struct volume_usage *usage)
 {
-	alloc_usage(volume->allocator, &usage->pages_total, &usage->pages_free);
+	struct alloc_usage pages;
+
+	alloc_usage(volume->allocator, &pages);
+	usage->pages_total = pages.total;
+	usage->pages_free = pages.free;
+	usage->pages_available = pages.available;
 	usage->inodes = atomic_load_explicit(&volume->inode_count, memory_order_relaxed);
 }

@@ -37,7 +37,7 @@ int open_store(const struct command_options *options, bool writing, struct store
 	return store_open(&store_options, store, error);
 }
 
-static int command_view(const struct command_options *options, enum view_servers ask,
+static int command_view(const struct command_options *options, enum view_ask ask,
 			void (*show)(const struct volume_view *, const struct command_options *))
 {
 	struct volume_view view;
@@ -55,9 +55,9 @@ static int command_view(const struct command_options *options, enum view_servers
 static int run(const char *command, const struct command_options *options)
 {
 	if (strcmp(command, "status") == 0)
-		return command_view(options, VIEW_ASK_SERVERS, show_status);
+		return command_view(options, VIEW_ASK_ALL, show_status);
 	if (strcmp(command, "df") == 0)
-		return command_view(options, VIEW_STORE_ONLY, show_df);
+		return command_view(options, VIEW_ASK_SERVERS, show_df);
 	return command_check(options);
 }
 

@@ -38,6 +38,7 @@ struct server_view {
 	uint64_t pages, pages_used;
 	enum server_health health;
 	bool configured;
+	size_t place; /* among all, when they are shown */
 	struct rmem_status status; /* unless it is down */
 	struct rmem_error error;   /* why it is down */
 };
@@ -66,18 +67,20 @@ struct volume_view {
 	struct rmem_error live_error;
 	uint64_t inodes, orphans;
 	uint64_t pages, pages_used; /* of all servers in the volume */
+	uint64_t pages_available;   /* free, on servers that are up; when they were asked */
 };
 
 /* Opens the store of the configuration: for reading beside a mount, or for writing. */
 int open_store(const struct command_options *options, bool writing, struct store **store,
 	       struct rmem_error *error) RMEM_MUST_CHECK;
 
-/* Reads the volume; `ask` says whether servers are asked how they are. */
-enum view_servers {
-	VIEW_STORE_ONLY,
+/* Reads the volume, and asks its servers how they are; `ask` says whether the mount is asked, too.
+ * Servers come in the order of the configuration, then those that are not in it. */
+enum view_ask {
 	VIEW_ASK_SERVERS,
+	VIEW_ASK_ALL,
 };
-int volume_view_init(struct volume_view *view, const struct conf *conf, enum view_servers ask,
+int volume_view_init(struct volume_view *view, const struct conf *conf, enum view_ask ask,
 		     struct rmem_error *error) RMEM_MUST_CHECK;
 void volume_view_finish(struct volume_view *view);
 

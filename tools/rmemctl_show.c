@@ -113,6 +113,23 @@ static void show_server(const struct server_view *server)
 		printf("      not in the configuration\n");
 }
 
+/* What is missing from a volume with servers that are down or lost. */
+static void show_missing(const struct volume_view *view, FILE *out)
+{
+	for (size_t i = 0; i < view->server_count; i++) {
+		const struct server_view *server = &view->servers[i];
+		char used[16];
+
+		if (server->health == SERVER_UP || server->health == SERVER_NEW)
+			continue;
+		fprintf(out, "server %s is %s: %s of data there can't be read", server->fields.url,
+			server->health == SERVER_LOST ? "not the one it was" : "down",
+			human(server->pages_used * VOLUME_PAGE_BYTES, used));
+		fprintf(out, ", and %s free can't be used\n",
+			human((server->pages - server->pages_used) * VOLUME_PAGE_BYTES, used));
+	}
+}
+
 static void show_people(const struct volume_view *view, const struct conf *conf)
 {
 	char uuid[37], size[16], used[16], available[16], since[32];
@@ -123,8 +140,7 @@ static void show_people(const struct volume_view *view, const struct conf *conf)
 	printf("space    %s, %s used, %s free; %" PRIu64 " inodes",
 	       human(view->pages * VOLUME_PAGE_BYTES, size),
 	       human(view->pages_used * VOLUME_PAGE_BYTES, used),
-	       human((view->pages - view->pages_used) * VOLUME_PAGE_BYTES, available),
-	       view->inodes);
+	       human(view->pages_available * VOLUME_PAGE_BYTES, available), view->inodes);
 	if (view->orphans > 0)
 		printf(", %" PRIu64 " of them deleted and kept open", view->orphans);
 	printf("\nservers\n");
@@ -196,6 +212,7 @@ static void show_programs(const struct volume_view *view, const struct conf *con
 	print_json_string(stdout, view->holder);
 	printf(",\n  ");
 	print_space(view->pages, view->pages_used);
+	printf(", \"bytes_available\": %" PRIu64, view->pages_available * VOLUME_PAGE_BYTES);
 	printf(", \"inodes\": %" PRIu64 ", \"orphans\": %" PRIu64 ",\n  \"servers\": [\n",
 	       view->inodes, view->orphans);
 	for (size_t i = 0; i < view->server_count; i++) {
@@ -220,6 +237,21 @@ void show_status(const struct volume_view *view, const struct command_options *o
 		show_people(view, options->conf);
 }
 
+static void print_missing(const struct volume_view *view)
+{
+	const char *before = "";
+
+	printf(", \"servers_missing\": [");
+	for (size_t i = 0; i < view->server_count; i++) {
+		if (view->servers[i].health == SERVER_UP || view->servers[i].health == SERVER_NEW)
+			continue;
+		fputs(before, stdout);
+		print_json_string(stdout, view->servers[i].fields.url);
+		before = ", ";
+	}
+	putchar(']');
+}
+
 static const char *mounted_on(const struct volume_view *view)
 {
 	for (size_t i = 0; i < view->session_count; i++) {
@@ -240,18 +272,25 @@ void show_df(const struct volume_view *view, const struct command_options *optio
 		print_json_string(stdout, url);
 		printf(", ");
 		print_space(view->pages, view->pages_used);
-		printf(", \"inodes\": %" PRIu64 ", \"mounted_on\": ", view->inodes);
+		printf(", \"bytes_available\": %" PRIu64 ", \"inodes\": %" PRIu64
+		       ", \"mounted_on\": ",
+		       view->pages_available * VOLUME_PAGE_BYTES, view->inodes);
 		print_json_string(stdout, mounted_on(view));
+		print_missing(view);
 		printf("}\n");
 		return;
 	}
-	if (view->pages > 0)
-		percent = (view->pages_used * 100 + view->pages - 1) / view->pages;
+	/* As df(1) has it: of what there is for users, rounded up. */
+	if (view->pages_used + view->pages_available > 0)
+		percent = (view->pages_used * 100 + view->pages_used + view->pages_available - 1) /
+			  (view->pages_used + view->pages_available);
 	printf("%-32s %5s %5s %5s %4s %s\n", "Filesystem", "Size", "Used", "Avail", "Use%",
 	       "Mounted on");
 	printf("%-32s %5s %5s %5s %3" PRIu64 "%% %s\n", url,
 	       human(view->pages * VOLUME_PAGE_BYTES, size),
 	       human(view->pages_used * VOLUME_PAGE_BYTES, used),
-	       human((view->pages - view->pages_used) * VOLUME_PAGE_BYTES, available), percent,
+	       human(view->pages_available * VOLUME_PAGE_BYTES, available), percent,
 	       mounted_on(view));
+	fflush(stdout);
+	show_missing(view, stderr);
 }

@@ -163,32 +163,59 @@ static void ask_server(struct server_view *server, bool is_new)
 		server->health = SERVER_UP;
 }
 
+/* The configured server at `url`, which is known to the volume or added to it; NULL: no memory. */
+static struct server_view *configured_server(struct volume_view *view, size_t known,
+					     const char *url)
+{
+	struct server_view *server;
+
+	for (size_t i = 0; i < known; i++) {
+		if (strcmp(view->servers[i].fields.url, url) == 0)
+			return &view->servers[i];
+	}
+	server = add_server(view);
+	if (server != NULL)
+		snprintf(server->fields.url, sizeof(server->fields.url), "%s", url);
+	return server;
+}
+
+/* Those without a place in the configuration come last, in the order of the store. */
+static int compare_places(const void *left, const void *right)
+{
+	const struct server_view *a = left;
+	const struct server_view *b = right;
+
+	return (a->place > b->place) - (a->place < b->place);
+}
+
 static int ask_servers(struct volume_view *view, const struct conf *conf)
 {
 	size_t url_count, known = view->server_count;
 	const char *const *urls = conf_list(conf, "servers", &url_count);
 
+	for (size_t i = 0; i < known; i++)
+		view->servers[i].place = url_count + i;
 	for (size_t i = 0; i < url_count; i++) {
-		struct server_view *server = NULL;
+		struct server_view *server = configured_server(view, known, urls[i]);
 
-		for (size_t j = 0; j < known; j++) {
-			if (strcmp(view->servers[j].fields.url, urls[i]) == 0)
-				server = &view->servers[j];
-		}
-		if (server == NULL) {
-			server = add_server(view);
-			if (server == NULL)
-				return -ENOMEM;
-			snprintf(server->fields.url, sizeof(server->fields.url), "%s", urls[i]);
-		}
+		if (server == NULL)
+			return -ENOMEM;
 		server->configured = true;
+		server->place = i;
 	}
-	for (size_t i = 0; i < view->server_count; i++)
-		ask_server(&view->servers[i], i >= known);
+	for (size_t i = 0; i < view->server_count; i++) {
+		struct server_view *server = &view->servers[i];
+
+		ask_server(server, i >= known);
+		if (server->health == SERVER_UP)
+			view->pages_available += server->pages - server->pages_used;
+	}
+	if (view->server_count > 0)
+		qsort(view->servers, view->server_count, sizeof(view->servers[0]), compare_places);
 	return 0;
 }
 
-int volume_view_init(struct volume_view *view, const struct conf *conf, enum view_servers ask,
+int volume_view_init(struct volume_view *view, const struct conf *conf, enum view_ask ask,
 		     struct rmem_error *error)
 {
 	const struct command_options options = {.conf = conf};
@@ -209,11 +236,11 @@ int volume_view_init(struct volume_view *view, const struct conf *conf, enum vie
 	}
 	store_close(store);
 	judge_sessions(view);
-	if (status == 0 && ask == VIEW_ASK_SERVERS) {
-		/* Nobody has to answer: why not is shown. */
+	/* Nobody has to answer: why not is shown. */
+	if (status == 0 && ask == VIEW_ASK_ALL)
 		(void)!ask_mount(conf, &view->live, &view->live_error);
+	if (status == 0)
 		status = ask_servers(view, conf);
-	}
 	if (status == 0)
 		return 0;
 	volume_view_finish(view);

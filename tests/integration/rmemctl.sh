@@ -17,8 +17,8 @@ field() {
 
 refused 2 'nothing|no such|not there|store' "$RMEMCTL" -c "$WORK/none.cfg" status
 config_write a b
-server_start a
-server_start b
+POOL_SIZE=128MiB server_start a
+POOL_SIZE=384MiB server_start b
 refused 2 "$STORE" "$RMEMCTL" -c "$CONF" status
 [ ! -e "$STORE" ] || fail "status made a store"
 mount_start
@@ -46,9 +46,38 @@ done
 same True "$(ctl check --json | field "d['clean']")" "check --json"
 refused 2 "$MNT|$MOUNT_PID" "$RMEMCTL" -c "$CONF" check --repair
 
+# The order is that of the configuration, whichever the volume knew first; new ones are no exception.
+order() {
+    local list
+    list=$(printf "shm:$WORK/%s.sock," "$@")
+    ctl --set "servers=${list%,}" status --json |
+        field "' '.join(s['url'].split('/')[-1][0] for s in d['servers'])"
+}
+same "a b" "$(order a b)" "the order of the servers"
+same "b a" "$(order b a)" "the order of the servers"
+same "c b a" "$(order c b a)" "the order with a new server"
+same "b a" "$(order b)" "the order without one of them"
+
+# agree: what rmemctl says of space is what df says of the mount.
+agree() {
+    local ours theirs
+    ours=$(ctl df 2>"$WORK/df.err" | awk 'NR == 2 { print $2, $3, $4, $5 }')
+    theirs=$(df -h "$MNT" | awk 'NR == 2 { print $2, $3, $4, $5 }')
+    same "$theirs" "$ours" "rmemctl df against df"
+    ours=$(ctl df --json | field "d['bytes_total'], d['bytes_used'], d['bytes_available'], len(d['servers_missing'])" | tr -d '(,)')
+    theirs=$(stat -f -c '%b %f %a' "$MNT" | awk -v missing="$1" '{ print $1 * 4096, ($1 - $2) * 4096, $3 * 4096, missing }')
+    same "$theirs" "$ours" "rmemctl df --json against statfs"
+}
+agree 0
+[ ! -s "$WORK/df.err" ] || fail "df complains: $(cat "$WORK/df.err")"
+
 # A server that is gone, then one and the mount that hang.
 server_stop b
 says 'b.sock *down' ctl status
+wait_for 5 "the mount to see it" grep -q 'server .*b.sock is down' "$WORK/rmemfs.log"
+agree 1
+grep -qE 'b.sock is down: [0-9.]+[KM] of data there can.t be read, and [0-9]+M free can.t be used' "$WORK/df.err" ||
+    fail "df does not say what is down: $(cat "$WORK/df.err")"
 kill -STOP "${SERVER_PID[a]}" "$MOUNT_PID"
 ctl status >"$WORK/status"
 kill -CONT "${SERVER_PID[a]}" "$MOUNT_PID"

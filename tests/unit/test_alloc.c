@@ -72,10 +72,10 @@ static int give(uint32_t region, uint64_t page, uint32_t pages)
 
 static uint64_t free_pages(void)
 {
-	uint64_t total, pages;
+	struct alloc_usage usage;
 
-	alloc_usage(small.volume.allocator, &total, &pages);
-	return pages;
+	alloc_usage(small.volume.allocator, &usage);
+	return usage.available;
 }
 
 static uint64_t stored_pages(uint32_t region)

@@ -36,10 +36,10 @@ static void teardown(void)
 
 static uint64_t free_bytes(void)
 {
-	uint64_t total, pages;
+	struct alloc_usage usage;
 
-	alloc_usage(volume->allocator, &total, &pages);
-	return pages * PAGE;
+	alloc_usage(volume->allocator, &usage);
+	return usage.available * PAGE;
 }
 
 static int allocate(uint64_t offset, uint64_t length)

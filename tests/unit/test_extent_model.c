@@ -50,10 +50,10 @@ static unsigned below(unsigned limit)
 
 static uint64_t free_pages(void)
 {
-	uint64_t total, pages;
+	struct alloc_usage usage;
 
-	alloc_usage(volume->allocator, &total, &pages);
-	return pages;
+	alloc_usage(volume->allocator, &usage);
+	return usage.available;
 }
 
 /* --- Looking at all there is --------------------------------------------------------------------

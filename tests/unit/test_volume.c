@@ -303,6 +303,28 @@ START_TEST(a_new_server_brings_free_space)
 	volume_usage(fixture.volume, &usage);
 	ck_assert_uint_eq(usage.pages_total, 128 * MIB / VOLUME_PAGE_BYTES);
 	ck_assert_uint_eq(usage.pages_free, usage.pages_total);
+	ck_assert_uint_eq(usage.pages_available, usage.pages_total);
+}
+END_TEST
+
+/* As df has it: what is there keeps its size, and only what can be used shrinks. */
+START_TEST(a_server_that_is_down_is_counted_but_not_available)
+{
+	struct volume_usage usage;
+	struct rmem_error error;
+
+	ck_assert_int_eq(attach(0, "shm:/a", 100, 1, 64 * MIB, &error), 0);
+	ck_assert_int_eq(attach(1, "shm:/b", 200, 1, 32 * MIB, &error), 0);
+	volume_detach(fixture.volume, 0);
+	volume_usage(fixture.volume, &usage);
+	ck_assert_uint_eq(usage.pages_total, 96 * MIB / VOLUME_PAGE_BYTES);
+	ck_assert_uint_eq(usage.pages_free, usage.pages_total);
+	ck_assert_uint_eq(usage.pages_available, 32 * MIB / VOLUME_PAGE_BYTES);
+	volume_fixture_close(&fixture);
+	volume_fixture_open(&fixture);
+	volume_usage(fixture.volume, &usage);
+	ck_assert_uint_eq(usage.pages_total, 96 * MIB / VOLUME_PAGE_BYTES);
+	ck_assert_uint_eq(usage.pages_available, 0);
 }
 END_TEST
 
@@ -633,6 +655,7 @@ static Suite *suite(void)
 	tcase_add_test(open, inode_numbers_are_not_given_twice);
 	tcase_add_test(servers, a_new_server_brings_free_space);
 	tcase_add_test(servers, a_known_server_gets_its_regions_again);
+	tcase_add_test(servers, a_server_that_is_down_is_counted_but_not_available);
 	tcase_add_test(servers, a_server_that_lost_its_memory_has_new_regions);
 	tcase_add_test(servers, a_server_that_came_back_is_attached_again);
 	tcase_add_test(servers, a_pool_is_known_at_another_address);
