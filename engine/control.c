@@ -221,7 +221,10 @@ void rmem_owner_set(const uint8_t owner[RMEM_OWNER_BYTES])
 
 size_t rmem_control_hello(void *buffer)
 {
-	struct rmem_hello hello = {.pid = (uint32_t)getpid()};
+	struct rmem_hello hello = {
+		.features = RMEM_WIRE_FEATURE_NOTICES,
+		.pid = (uint32_t)getpid(),
+	};
 
 	memcpy(hello.owner, process_owner, sizeof(hello.owner));
 	strncpy(hello.name, program_invocation_short_name, sizeof(hello.name) - 1);
@@ -257,34 +260,68 @@ int rmem_control_refused(const char *where, const struct rmem_control_message *m
 			 refusal.text);
 }
 
+ssize_t rmem_control_send(int fd, const void *bytes, size_t length, const int *fds,
+			  unsigned fd_count)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(RMEM_CONTROL_FDS_MAX * sizeof(int))];
+	} control = {0};
+	struct iovec vector = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+	struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
+
+	if (fd_count > 0) {
+		struct cmsghdr *rights;
+
+		header.msg_control = control.bytes;
+		header.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+		rights = CMSG_FIRSTHDR(&header);
+		rights->cmsg_level = SOL_SOCKET;
+		rights->cmsg_type = SCM_RIGHTS;
+		rights->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+		memcpy(CMSG_DATA(rights), fds, fd_count * sizeof(int));
+	}
+	return sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* A request is far smaller than a socket's buffer: it goes out whole or the peer is broken. */
-static int send_request(int fd, const char *path, const void *request, size_t length,
+static int send_request(int fd, const char *path, const struct rmem_control_request *request,
 			struct rmem_error *error)
 {
-	ssize_t sent = send(fd, request, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+	ssize_t sent = rmem_control_send(fd, request->bytes, request->length, &request->fd,
+					 request->fd >= 0 ? 1 : 0);
 
-	if (sent == (ssize_t)length)
+	if (sent == (ssize_t)request->length)
 		return 0;
 	if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
 		return 0; /* it may have said why before it closed: read that */
 	return lost(path, sent < 0 ? errno : EIO, error);
 }
 
-int rmem_control_ask(int fd, const char *path, const void *request, size_t length,
-		     enum rmem_wire_type wanted, uint64_t deadline_ns,
-		     struct rmem_control_message *answer, struct rmem_error *error)
+int rmem_control_ask_with(int fd, const char *path, const struct rmem_control_request *request,
+			  uint64_t deadline_ns, struct rmem_control_message *answer,
+			  struct rmem_error *error)
 {
 	int rc;
 
 	answer->fd_count = 0;
-	rc = send_request(fd, path, request, length, error);
+	rc = send_request(fd, path, request, error);
 	if (rc == 0)
 		rc = receive(fd, path, deadline_ns, answer, error);
 	if (rc == 0 && answer->type == RMEM_WIRE_ERROR)
 		rc = rmem_control_refused(path, answer, error);
-	else if (rc == 0 && answer->type != wanted)
+	else if (rc == 0 && answer->type != request->wanted)
 		rc = rmem_fail(error, EPROTO, "%s: an answer to something else", path);
 	if (rc != 0)
 		rmem_control_close_fds(answer);
 	return rc;
+}
+
+int rmem_control_ask(int fd, const char *path, const void *request, size_t length,
+		     enum rmem_wire_type wanted, uint64_t deadline_ns,
+		     struct rmem_control_message *answer, struct rmem_error *error)
+{
+	const struct rmem_control_request plain = {request, length, -1, wanted};
+
+	return rmem_control_ask_with(fd, path, &plain, deadline_ns, answer, error);
 }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "engine/base/error.h"
 #include "engine/wire.h"
@@ -36,6 +37,22 @@ int rmem_control_connect(const char *path, uint64_t deadline_ns, int *fd,
 int rmem_control_ask(int fd, const char *path, const void *request, size_t length,
 		     enum rmem_wire_type wanted, uint64_t deadline_ns,
 		     struct rmem_control_message *answer, struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* The same for a request with a descriptor. */
+struct rmem_control_request {
+	const void *bytes;
+	size_t length;
+	int fd; /* -1: none; stays the caller's */
+	enum rmem_wire_type wanted;
+};
+int rmem_control_ask_with(int fd, const char *path, const struct rmem_control_request *request,
+			  uint64_t deadline_ns, struct rmem_control_message *answer,
+			  struct rmem_error *error) RMEM_MUST_CHECK;
+
+/* One call of sendmsg(), which does not wait: the bytes, and up to RMEM_CONTROL_FDS_MAX
+ * descriptors. Returns what that does. */
+ssize_t rmem_control_send(int fd, const void *bytes, size_t length, const int *fds,
+			  unsigned fd_count);
 
 /* Writes the HELLO of this process into `buffer` of RMEM_WIRE_MAX_BYTES; returns its length. */
 size_t rmem_control_hello(void *buffer);

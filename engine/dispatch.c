@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/dispatch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -20,6 +21,9 @@ void rmem_dispatch_attach(struct rmem_dispatch *dispatch, struct rmem_endpoint *
 {
 	atomic_store_explicit(&endpoint->is_attached, true, memory_order_relaxed);
 	dispatch->endpoints[endpoint->target.server] = endpoint;
+	if (endpoint->notify)
+		endpoint->lanes[0].fabric->notices_start(endpoint->lanes[0].link,
+							 endpoint->lanes[0].id_base);
 }
 
 static void unlist_lane(struct rmem_lane **list, struct rmem_lane *lane)
@@ -72,6 +76,8 @@ static bool drain(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint
 			break;
 		}
 	}
+	if (endpoint->notify)
+		endpoint->lanes[0].fabric->notices_stop(endpoint->lanes[0].link);
 	if (endpoint->cq_wanted)
 		*endpoint->cq_wanted -= endpoint->cq_depth;
 	/* Pairs with the acquire of the control thread before it frees the endpoint. */
@@ -96,7 +102,8 @@ static RMEM_COLD void fail_endpoint(struct rmem_dispatch *dispatch, struct rmem_
 	rmem_stats_add(&dispatch->metrics->stats, RMEM_STAT_LANES_LOST, endpoint->lane_count);
 	for (uint32_t i = 0; i < endpoint->lane_count; i++)
 		rmem_lane_fail(&endpoint->lanes[i], -ENOTCONN, &dispatch->done);
-	while ((batch = rmem_batch_take(&endpoint->pending))) {
+	while ((batch = rmem_batch_take(&endpoint->pending)) ||
+	       (batch = rmem_batch_take(&endpoint->unsent))) {
 		rmem_batch_fail(batch, server, -ENOTCONN);
 		rmem_batch_release(&dispatch->done, batch, 1);
 	}
@@ -166,8 +173,8 @@ static struct rmem_lane *pick_lane(struct rmem_endpoint *endpoint)
 		       : NULL;
 }
 
-static void count_planned(struct rmem_stats *stats, const struct rmem_batch *batch,
-			  uint32_t segments, const struct rmem_plan_budget *budget)
+static inline void count_planned(struct rmem_stats *stats, const struct rmem_batch *batch,
+				 uint32_t segments, const struct rmem_plan_budget *budget)
 {
 	bool is_read = batch->op == RMEM_READ;
 
@@ -178,6 +185,17 @@ static void count_planned(struct rmem_stats *stats, const struct rmem_batch *bat
 		rmem_stats_add(stats, RMEM_STAT_MERGES, segments - budget->wr_count);
 	else if (segments < budget->wr_count)
 		rmem_stats_add(stats, RMEM_STAT_CHUNKS, budget->wr_count - segments);
+}
+
+/* Posts the lane's chain if it is full; or else later, with what comes until then. */
+static inline void settle(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
+			  struct rmem_lane *lane)
+{
+	if (lane->open == lane->post_batch && !lane->is_stalled &&
+	    lane->listed != RMEM_LANE_TO_RETRY)
+		post(dispatch, endpoint, lane);
+	else if (lane->open > 0)
+		list_lane(dispatch, lane);
 }
 
 /* Puts as much of the batch as one chain takes on one of the endpoint's lanes. */
@@ -202,13 +220,117 @@ static enum outcome place(struct rmem_dispatch *dispatch, struct rmem_endpoint *
 	count_planned(&dispatch->metrics->stats, batch, batch->engine.segment - segment, &budget);
 	if (endpoint->lane_count > 1)
 		endpoint->lane_bytes += budget.bytes;
-	if (lane->open == lane->post_batch && !lane->is_stalled &&
-	    lane->listed != RMEM_LANE_TO_RETRY)
-		post(dispatch, endpoint, lane);
-	else if (lane->open > 0)
-		list_lane(dispatch, lane);
+	settle(dispatch, endpoint, lane);
 	return PLACED;
 }
+
+/* --- Batches with a notice -------------------------------------------------------------------- */
+
+/* Where the notice has been placed the cursor is behind the end. */
+static inline bool is_noticed(const struct rmem_batch *batch)
+{
+	return batch->engine.segment > batch->segment_count;
+}
+
+static void note_noticed(struct rmem_dispatch *dispatch, struct rmem_batch *batch)
+{
+	batch->engine.segment = batch->segment_count + 1;
+	rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_SENT);
+}
+
+/* 0, or why the notice can't be sent. */
+static int check_notice(const struct rmem_dispatch *dispatch, const struct rmem_batch *batch)
+{
+	const struct rmem_endpoint *endpoint;
+
+	if (batch->notice_server >= dispatch->server_count ||
+	    batch->notice->length > RMEM_NOTICE_BYTES_MAX)
+		return -EINVAL;
+	endpoint = dispatch->endpoints[batch->notice_server];
+	if (!endpoint)
+		return -ENOTCONN;
+	return endpoint->notify ? 0 : -EOPNOTSUPP;
+}
+
+/* Puts as much of the batch as one chain takes on the lane, and at the end its notice: with the
+ * last request if it can travel with that. */
+static enum outcome place_noticed(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
+				  struct rmem_batch *batch)
+{
+	struct rmem_lane *lane = &endpoint->lanes[0];
+	uint32_t segment = batch->engine.segment;
+	struct rmem_plan_budget budget = {
+		.wr_max = rmem_lane_room(lane),
+		.bytes_max = UINT64_MAX,
+	};
+
+	if (budget.wr_max == 0) {
+		rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_CREDITS_EMPTY);
+		return NO_ROOM;
+	}
+	if (rmem_plan_next(batch)) {
+		int rc = rmem_lane_fill(lane, &endpoint->target, batch, &budget);
+
+		if (rc < 0 || rc == RMEM_PLAN_SERVER)
+			rmem_batch_fail(batch, endpoint->target.server, rc < 0 ? rc : -EINVAL);
+		count_planned(&dispatch->metrics->stats, batch, batch->engine.segment - segment,
+			      &budget);
+		if (batch->engine.status == 0 && !rmem_plan_next(batch) &&
+		    batch->op == RMEM_WRITE && batch->notice->length == 0 &&
+		    !endpoint->unsent.first && rmem_notify_send(endpoint->notify)) {
+			rmem_lane_join_notice(lane, batch);
+			note_noticed(dispatch, batch);
+		}
+	} else if (rmem_notify_send(endpoint->notify)) {
+		rmem_lane_add_notice(lane, batch);
+		note_noticed(dispatch, batch);
+	}
+	settle(dispatch, endpoint, lane);
+	return PLACED;
+}
+
+/* As plan(). `is_first`: it is the one that waited longest for a credit. */
+static bool plan_noticed(struct rmem_dispatch *dispatch, struct rmem_batch *batch,
+			 const struct rmem_endpoint *room, bool is_first)
+{
+	int rc = 0;
+
+	while (batch->engine.status == 0 && !is_noticed(batch) &&
+	       (rc = check_notice(dispatch, batch)) == 0) {
+		struct rmem_endpoint *endpoint = dispatch->endpoints[batch->notice_server];
+
+		if (endpoint->pending.first && endpoint != room) {
+			rmem_batch_append(&endpoint->pending, batch);
+			return true;
+		}
+		if (!rmem_plan_next(batch) && !is_first &&
+		    (endpoint->notify->credits == 0 || endpoint->unsent.first)) {
+			rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_HELD);
+			rmem_batch_append(&endpoint->unsent, batch);
+			return true;
+		}
+		if (place_noticed(dispatch, endpoint, batch) == NO_ROOM) {
+			rmem_batch_prepend(&endpoint->pending, batch);
+			return true;
+		}
+	}
+	if (rc != 0)
+		rmem_batch_fail(batch, batch->notice_server, rc);
+	rmem_batch_release(&dispatch->done, batch, 1);
+	return false;
+}
+
+/* Goes on with the batches whose notices wait for credit. */
+static void resume_notices(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
+{
+	unsigned server = endpoint->target.server;
+
+	while (dispatch->endpoints[server] == endpoint && endpoint->unsent.first &&
+	       !endpoint->pending.first && endpoint->notify->credits > 0)
+		plan_noticed(dispatch, rmem_batch_take(&endpoint->unsent), endpoint, true);
+}
+
+/* --- Planning --------------------------------------------------------------------------------- */
 
 /* Plans the batch until all of it is placed or it has to wait. `room` is the endpoint whose list it
  * comes from, if any: there it needs not queue again. True when it waits, in some endpoint's list.
@@ -218,6 +340,8 @@ static bool plan(struct rmem_dispatch *dispatch, struct rmem_batch *batch,
 {
 	const struct rmem_segment *segment;
 
+	if (RMEM_UNLIKELY(batch->notice != NULL))
+		return plan_noticed(dispatch, batch, room, false);
 	while (batch->engine.status == 0 && (segment = rmem_plan_next(batch))) {
 		struct rmem_endpoint *endpoint = NULL;
 
@@ -248,9 +372,17 @@ static void resume(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoin
 	unsigned server = endpoint->target.server;
 
 	/* Posting may fail it and take it away meanwhile. */
+	resume_notices(dispatch, endpoint);
 	while (dispatch->endpoints[server] == endpoint && endpoint->pending.first &&
-	       pick_lane(endpoint))
-		plan(dispatch, rmem_batch_take(&endpoint->pending), endpoint);
+	       pick_lane(endpoint)) {
+		struct rmem_batch *batch = rmem_batch_take(&endpoint->pending);
+
+		/* There was room, but not on the lane that it must have. */
+		if (plan(dispatch, batch, endpoint) && endpoint->pending.first == batch)
+			return;
+	}
+	if (dispatch->endpoints[server] == endpoint)
+		resume_notices(dispatch, endpoint);
 }
 
 static void post_all(struct rmem_dispatch *dispatch)
@@ -329,6 +461,40 @@ static int status_of(enum rmem_wc_status status)
 	}
 }
 
+static void make_ready(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
+{
+	if (endpoint->is_ready)
+		return;
+	endpoint->is_ready = true;
+	endpoint->next_ready = dispatch->ready;
+	dispatch->ready = endpoint;
+}
+
+static __attribute__((noinline)) void complete_notice(struct rmem_dispatch *dispatch,
+						      struct rmem_endpoint *endpoint,
+						      const struct rmem_completion *completion)
+{
+	struct rmem_lane *lane = &endpoint->lanes[0];
+	struct rmem_inbound *inbound;
+	uint32_t grant;
+
+	if (completion->status == RMEM_WC_GRANT) {
+		if (!rmem_notify_granted(endpoint->notify, completion->provider_status))
+			fail_endpoint(dispatch, endpoint, -EPROTO);
+		else if (endpoint->unsent.first)
+			make_ready(dispatch, endpoint);
+		return;
+	}
+	assert(dispatch->inbox_tail < RMEM_COMPLETIONS_MAX);
+	inbound = &dispatch->inbox[dispatch->inbox_tail++];
+	inbound->server = endpoint->target.server;
+	lane->fabric->notice_take(lane->link, &inbound->notice);
+	grant = rmem_notify_take(endpoint->notify, inbound->notice.transfer);
+	if (grant > 0 && lane->state == RMEM_LANE_OPEN)
+		lane->fabric->notices_grant(lane->link, grant);
+	rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_TAKEN);
+}
+
 static RMEM_COLD void complete_failed(struct rmem_dispatch *dispatch,
 				      struct rmem_endpoint *endpoint, struct rmem_lane *lane,
 				      const struct rmem_completion *completion)
@@ -359,6 +525,10 @@ static void complete_one(struct rmem_dispatch *dispatch, const struct rmem_compl
 	struct rmem_lane *lane = &endpoint->lanes[rmem_id_lane(id)];
 
 	if (RMEM_UNLIKELY(completion->status != RMEM_WC_OK || lane->state != RMEM_LANE_OPEN)) {
+		if (completion->status >= RMEM_WC_NOTICE) {
+			complete_notice(dispatch, endpoint, completion);
+			return;
+		}
 		complete_failed(dispatch, endpoint, lane, completion);
 		return;
 	}
@@ -366,19 +536,32 @@ static void complete_one(struct rmem_dispatch *dispatch, const struct rmem_compl
 	lane->is_stalled = false;
 	if (lane->open > 0)
 		list_lane(dispatch, lane);
-	if (endpoint->pending.first && !endpoint->is_ready) {
-		endpoint->is_ready = true;
-		endpoint->next_ready = dispatch->ready;
-		dispatch->ready = endpoint;
-	}
+	if (endpoint->pending.first)
+		make_ready(dispatch, endpoint);
 }
 
 void rmem_dispatch_complete(struct rmem_dispatch *dispatch,
 			    const struct rmem_completion *completions, unsigned count)
 {
+	dispatch->inbox_head = dispatch->inbox_tail = 0;
 	for (unsigned i = 0; i < count; i++)
 		complete_one(dispatch, &completions[i]);
 	rmem_stats_add(&dispatch->metrics->stats, RMEM_STAT_COMPLETIONS, count);
+}
+
+unsigned rmem_dispatch_run_notices(struct rmem_dispatch *dispatch)
+{
+	unsigned count = 0;
+
+	while (rmem_dispatch_has_notices(dispatch)) {
+		/* A copy: the callback may poll. */
+		struct rmem_inbound inbound = dispatch->inbox[dispatch->inbox_head++];
+
+		count++;
+		if (dispatch->notice)
+			dispatch->notice(dispatch->notice_user, inbound.server, &inbound.notice);
+	}
+	return count;
 }
 
 unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch)
@@ -408,6 +591,7 @@ unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch)
 static void disown(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
 {
 	endpoint->pending.first = NULL;
+	endpoint->unsent.first = NULL;
 	for (uint32_t i = 0; i < endpoint->lane_count; i++)
 		rmem_ledger_disown(&endpoint->lanes[i].ledger, &dispatch->nobody);
 }
@@ -415,6 +599,7 @@ static void disown(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoin
 void rmem_dispatch_abandon(struct rmem_dispatch *dispatch)
 {
 	dispatch->nobody.engine.pending = UINT32_MAX; /* never ends */
+	dispatch->notice = NULL;
 	dispatch->submitted.first = NULL;
 	dispatch->done.first = NULL;
 	for (struct rmem_endpoint *at = dispatch->draining; at; at = at->next_draining)

@@ -21,6 +21,7 @@
 #include "engine/base/timer.h"
 #include "engine/batch.h"
 #include "engine/lane.h"
+#include "engine/notify.h"
 #include "engine/rmem.h"
 #include "engine/stats.h"
 
@@ -37,6 +38,9 @@ struct rmem_endpoint {
 	uint32_t cq_depth;   /* completions it may cause at once */
 	uint32_t *cq_wanted; /* the sum of those on its queue; NULL: nobody counts */
 	bool is_ready;	     /* in the list of endpoints that got room */
+	/* The books of the notices, which all go over the first lane; NULL: none are exchanged. */
+	struct rmem_notify *notify;
+	struct rmem_batch_list unsent; /* all done but for their notices, which wait for credit */
 	struct rmem_endpoint *next_ready;
 	struct rmem_endpoint *next_draining;
 
@@ -58,6 +62,15 @@ struct rmem_metrics {
 	struct rmem_sampler sampler;
 };
 
+/* Completions taken in at a time at most. */
+#define RMEM_COMPLETIONS_MAX 64
+
+/* A notice that came and is still to be called back. */
+struct rmem_inbound {
+	uint32_t server;
+	struct rmem_notice notice;
+};
+
 struct rmem_dispatch {
 	struct rmem_batch_list submitted;
 	struct rmem_batch_list done;
@@ -70,8 +83,13 @@ struct rmem_dispatch {
 	/* Tells the control thread to look at `failure` and `is_attached`. */
 	void (*notify)(void *user);
 	void *user;
+	uint32_t inbox_head, inbox_tail;
+	/* Gets the notices that come in; may be NULL. */
+	void (*notice)(void *user, unsigned server, const struct rmem_notice *notice);
+	void *notice_user;
 	struct rmem_endpoint *endpoints[RMEM_SERVERS_MAX]; /* NULL: not connected */
 	struct rmem_batch nobody;			   /* owns what was abandoned */
+	struct rmem_inbound inbox[RMEM_COMPLETIONS_MAX];
 };
 
 void rmem_dispatch_init(struct rmem_dispatch *dispatch, struct rmem_metrics *metrics,
@@ -104,13 +122,23 @@ void rmem_dispatch_flush(struct rmem_dispatch *dispatch);
 /* The endpoint that a completion is for; NULL when it is nobody's. In dispatch_find.c. */
 struct rmem_endpoint *rmem_dispatch_find(const struct rmem_dispatch *dispatch, uint64_t id);
 
-/* Takes in what a queue completed. */
+/* Takes in what a queue completed, RMEM_COMPLETIONS_MAX at most. What notices were among it must be
+ * called back before the next time. */
 void rmem_dispatch_complete(struct rmem_dispatch *dispatch,
 			    const struct rmem_completion *completions, unsigned count);
 
 /* Calls back the batches that have ended, and returns how many. A callback may submit and flush;
  * what ends by that is called back next time. */
 unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch);
+
+static inline bool rmem_dispatch_has_notices(const struct rmem_dispatch *dispatch)
+{
+	return dispatch->inbox_head != dispatch->inbox_tail;
+}
+
+/* Calls back for the notices that came in; returns how many. The callback may do as that of a
+ * batch. */
+unsigned rmem_dispatch_run_notices(struct rmem_dispatch *dispatch);
 
 /* Whether something must be tried again that no completion will announce: don't sleep. */
 bool rmem_dispatch_is_restless(const struct rmem_dispatch *dispatch);

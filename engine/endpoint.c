@@ -22,6 +22,11 @@ static uint32_t round_depth(uint32_t wanted, uint32_t max)
 	return depth;
 }
 
+static uint32_t notices(const struct rmem_engine_options *options)
+{
+	return options->notices > 0 ? round_depth(options->notices, options->notices) : 0;
+}
+
 static void set_limits(struct rmem_plan_limits *limits, const struct rmem_engine_options *options,
 		       const struct rmem_port_limits *port)
 {
@@ -43,7 +48,25 @@ static void endpoint_destroy(struct rmem_endpoint *endpoint)
 		return;
 	for (uint32_t i = 0; i < endpoint->lane_count; i++)
 		rmem_lane_finish(&endpoint->lanes[i]);
+	free(endpoint->notify);
 	free(endpoint);
+}
+
+/* Takes note of how many notices the first lane got. */
+static int take_notices(const struct rmem_connection *connection, const struct rmem_lane_link *link,
+			struct rmem_endpoint *endpoint)
+{
+	const struct rmem_fabric *fabric = connection->fabric;
+	uint32_t count = fabric->lane_notices ? fabric->lane_notices(link) : 0;
+
+	if (count == 0)
+		return 0;
+	endpoint->notify = malloc(sizeof(*endpoint->notify));
+	if (!endpoint->notify)
+		return -ENOMEM;
+	rmem_notify_init(endpoint->notify, count);
+	endpoint->cq_depth += RMEM_NOTICE_COMPLETIONS(count);
+	return 0;
 }
 
 static int lane_create(const struct rmem_connection *connection, unsigned reactor,
@@ -57,6 +80,7 @@ static int lane_create(const struct rmem_connection *connection, unsigned reacto
 		.inline_bytes = port->limits.inline_max_bytes,
 		.detect_ms = options->engine->detect_ms,
 		.stream_bytes = options->engine->stream_threshold_bytes,
+		.notices = endpoint->lane_count == 0 ? notices(options->engine) : 0,
 	};
 	struct rmem_lane_config config = {
 		.id_base = rmem_id_base(options->server, endpoint->lane_count, options->generation),
@@ -73,6 +97,8 @@ static int lane_create(const struct rmem_connection *connection, unsigned reacto
 	rc = rmem_lane_init(&endpoint->lanes[endpoint->lane_count++], connection->fabric, link,
 			    &config);
 	endpoint->cq_depth += lane_options.depth;
+	if (rc == 0 && lane_options.notices > 0)
+		rc = take_notices(connection, link, endpoint);
 	return rc ? rmem_fail(error, -rc, "no memory for a lane of %u requests", depth) : 0;
 }
 
@@ -202,6 +228,8 @@ static const char *end_text(int rc)
 		return "the server was stopped";
 	case -ECONNRESET:
 		return "the server is gone";
+	case -EPROTO:
+		return "the server breaks the rules";
 	default:
 		return strerror(-rc);
 	}

@@ -78,6 +78,7 @@ static int check_options(const struct rmem_engine_options *options, struct rmem_
 		{"staging_slot_bytes", options->staging_slot_bytes, page, UINT32_MAX, page},
 		{"staging_bytes", options->staging_bytes, options->staging_slot_bytes, UINT64_MAX,
 		 1},
+		{"notices", options->notices, 0, RMEM_NOTICES_MAX, 1},
 		{"connect_timeout_ms", options->connect_timeout_ms, 1, day_ms, 1},
 		{"detect_ms", options->detect_ms, 1, day_ms, 1},
 		{"reconnect_max_ms", options->reconnect_max_ms, 1, day_ms, 1},

@@ -49,11 +49,17 @@ struct rmem_listener;
 enum rmem_wr_op {
 	RMEM_WR_READ,
 	RMEM_WR_WRITE,
+	/* A write, and an empty notice with it. */
+	RMEM_WR_WRITE_NOTICE,
+	/* A notice: its bytes, of RMEM_NOTICE_BYTES_MAX at most in one SGE or none, are taken when
+	 * it is posted, and need no key. Nothing remote is named. */
+	RMEM_WR_NOTICE,
 };
 
 enum rmem_wr_flags {
 	RMEM_WR_SIGNALED = 1,
 	RMEM_WR_INLINE = 2,
+	RMEM_WR_FENCE = 4, /* not before earlier reads of the lane have ended */
 };
 
 struct rmem_sge {
@@ -79,6 +85,8 @@ struct rmem_wr {
 	uint8_t flags;
 	uint16_t sge_count;
 	struct rmem_sge sge[RMEM_SGE_MAX];
+	uint32_t transfer; /* of a notice */
+	uint32_t reserved;
 };
 
 enum rmem_wc_status {
@@ -88,6 +96,9 @@ enum rmem_wc_status {
 	RMEM_WC_LOCAL_ERROR,   /* bad local key or length */
 	RMEM_WC_PEER_LOST,     /* retries exhausted, peer gone */
 	RMEM_WC_OTHER,
+	/* Not about a request: see notices_start(). */
+	RMEM_WC_NOTICE, /* one has come in, and is to be taken */
+	RMEM_WC_GRANT,	/* the peer takes `provider_status` more */
 };
 
 struct rmem_completion {
@@ -117,7 +128,14 @@ struct rmem_lane_options {
 	/* Where the processor copies, writes from this length on go past its caches; 0: the
 	 * built-in threshold. */
 	size_t stream_bytes;
+	/* Notices under way each way, wanted: the lane may get fewer. 2^n, or 0: none. */
+	uint32_t notices;
 };
+
+/* Completions that a lane with `notices` may cause besides those of requests. */
+#define RMEM_NOTICE_COMPLETIONS(notices) ((notices) > 0 ? (notices) + 8 : 0)
+
+struct rmem_notice;
 
 struct rmem_fabric {
 	const char *scheme; /* of the URL: "shm", "verbs" */
@@ -169,6 +187,19 @@ struct rmem_fabric {
 	void (*lane_abort)(struct rmem_lane_link *link);
 	/* Nothing may be outstanding. */
 	void (*lane_close)(struct rmem_lane_link *link);
+
+	/* Notices; NULL in a fabric that has none. A lane may send as many as lane_notices() says,
+	 * then as many more as grants say; posting more than that is a programming error. Each side
+	 * grants what it has taken, in its own time: a receiver is never overrun.
+	 * The thread that polls the lane's queue starts them, with the id that the queue is to
+	 * report theirs with, and stops them before it lets go of the lane. In between it takes
+	 * each notice as it is reported, in the order of the reports, before the next poll. */
+	uint32_t (*lane_notices)(const struct rmem_lane_link *link); /* 0: the peer takes none */
+	void (*notices_start)(struct rmem_lane_link *link, uint64_t id);
+	void (*notices_stop)(struct rmem_lane_link *link);
+	void (*notice_take)(struct rmem_lane_link *link, struct rmem_notice *notice);
+	/* Lets the peer send `count` more, at once or soon; no more than were taken. */
+	void (*notices_grant)(struct rmem_lane_link *link, uint32_t count);
 };
 
 /* The provider for a URL, by its scheme; NULL when there is none. */

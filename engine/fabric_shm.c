@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ static uint32_t ring_size(uint32_t depth)
 static int cq_create(struct rmem_port *port, uint32_t depth, struct rmem_cq **cq,
 		     struct rmem_error *error)
 {
+	struct epoll_event event = {.events = EPOLLIN};
 	struct rmem_cq *made;
 	int code;
 
@@ -45,10 +47,14 @@ static int cq_create(struct rmem_port *port, uint32_t depth, struct rmem_cq **cq
 	made->mask = ring_size(depth) - 1;
 	made->ring = calloc(made->mask + 1u, sizeof(*made->ring));
 	made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (made->ring == NULL || made->event_fd < 0) {
+	made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (made->ring == NULL || made->event_fd < 0 || made->epoll_fd < 0 ||
+	    epoll_ctl(made->epoll_fd, EPOLL_CTL_ADD, made->event_fd, &event) != 0) {
 		code = made->ring == NULL ? ENOMEM : errno;
 		if (made->event_fd >= 0)
 			close(made->event_fd);
+		if (made->epoll_fd >= 0)
+			close(made->epoll_fd);
 		free(made->ring);
 		free(made);
 		return rmem_fail(error, code, "no completion queue: %s", strerror(code));
@@ -82,6 +88,8 @@ static void cq_destroy(struct rmem_cq *cq)
 	if (cq == NULL)
 		return;
 	assert(atomic_load(&cq->lanes) == 0);
+	shm_mail_destroy(atomic_load(&cq->mail));
+	close(cq->epoll_fd);
 	close(cq->event_fd);
 	free(cq->ring);
 	free(cq);
@@ -105,6 +113,8 @@ static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_
 
 static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsigned count)
 {
+	/* Pairs with the release of the control thread that made it. */
+	struct shm_mail *mail = atomic_load_explicit(&cq->mail, memory_order_acquire);
 	unsigned taken = 0;
 
 	while (taken < count && cq->head != cq->tail) {
@@ -115,18 +125,25 @@ static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsi
 		entry->link->in_flight -= entry->retires;
 		cq->outstanding -= entry->retires;
 	}
+	if (RMEM_UNLIKELY(mail != NULL))
+		taken += shm_mail_poll(mail, completions + taken, count - taken);
 	return (int)taken;
 }
 
 static int cq_fd(const struct rmem_cq *cq)
 {
-	return cq->event_fd;
+	return cq->epoll_fd;
 }
 
-/* Completions come from lane_post() alone, on the thread that polls: no other one looks at it. */
+/* Completions come from lane_post() alone, on the thread that polls: no other one looks at
+ * `is_armed`. Notices come from elsewhere. */
 static int cq_arm(struct rmem_cq *cq)
 {
+	struct shm_mail *mail = atomic_load_explicit(&cq->mail, memory_order_acquire);
+
 	cq->is_armed = true;
+	if (mail != NULL)
+		shm_mail_arm(mail);
 	return 0;
 }
 
@@ -140,9 +157,13 @@ static RMEM_COLD void announce(struct rmem_cq *cq)
 
 static void cq_ack(struct rmem_cq *cq)
 {
-	uint64_t events;
+	struct epoll_event events[16];
+	uint64_t count;
 
-	(void)!read(cq->event_fd, &events, sizeof(events));
+	(void)!read(cq->event_fd, &count, sizeof(count));
+	/* Looking is what consumes the edges of the others. */
+	while (epoll_wait(cq->epoll_fd, events, 16, 0) == 16)
+		;
 }
 
 /* --- Lanes ------------------------------------------------------------------------------------ */
@@ -169,6 +190,13 @@ static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	made->stream_bytes =
 		options->stream_bytes != 0 ? options->stream_bytes : RMEM_STREAM_THRESHOLD_BYTES;
 	made->conn = conn;
+	made->wake_fd = -1;
+	lost = options->notices > 0 ? shm_mailbox_open(made, options->notices, error) : 0;
+	if (lost != 0) {
+		shm_mailbox_close(made);
+		free(made);
+		return lost;
+	}
 	pthread_mutex_lock(&conn->lock);
 	lost = conn->lost;
 	if (lost == 0) {
@@ -177,6 +205,7 @@ static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	}
 	pthread_mutex_unlock(&conn->lock);
 	if (lost != 0) {
+		shm_mailbox_close(made);
 		free(made);
 		return rmem_fail(error, -lost, "%s: the connection is lost: %s", conn->path,
 				 strerror(-lost));
@@ -193,6 +222,7 @@ static void lane_close(struct rmem_lane_link *link)
 	pthread_mutex_lock(&link->conn->lock);
 	LIST_REMOVE(link, link);
 	pthread_mutex_unlock(&link->conn->lock);
+	shm_mailbox_close(link);
 	atomic_fetch_sub(&link->cq->lanes, 1);
 	free(link);
 }
@@ -209,13 +239,18 @@ static bool is_well_formed(const struct rmem_lane_link *link, const struct rmem_
 {
 	uint64_t total = 0;
 
-	if (wr->op > RMEM_WR_WRITE || wr->sge_count > RMEM_SGE_MAX)
+	if (wr->op > RMEM_WR_NOTICE || wr->sge_count > RMEM_SGE_MAX)
 		return false;
+	if (wr->op >= RMEM_WR_WRITE_NOTICE && shm_lane_notices(link) == 0)
+		return false;
+	if (wr->op == RMEM_WR_NOTICE)
+		return wr->sge_count == 0 ||
+		       (wr->sge_count == 1 && wr->sge[0].length <= RMEM_NOTICE_BYTES_MAX);
 	if ((wr->flags & RMEM_WR_INLINE) == 0)
 		return true;
 	for (unsigned i = 0; i < wr->sge_count; i++)
 		total += wr->sge[i].length;
-	return wr->op == RMEM_WR_WRITE && total <= link->inline_bytes;
+	return wr->op != RMEM_WR_READ && total <= link->inline_bytes;
 }
 
 static inline bool is_local(const struct rmem_lane_link *link, const struct rmem_sge *sge)
@@ -263,8 +298,7 @@ static inline uint8_t *find_remote(const struct rmem_lane_link *link, const stru
 }
 
 /* What a request may do, looked up and checked piece by piece. */
-static __attribute__((noinline)) enum rmem_wc_status execute_any(const struct rmem_lane_link *link,
-								 const struct rmem_wr *wr)
+static enum rmem_wc_status transfer(const struct rmem_lane_link *link, const struct rmem_wr *wr)
 {
 	uint64_t total = 0;
 	uint8_t *remote;
@@ -284,6 +318,18 @@ static __attribute__((noinline)) enum rmem_wc_status execute_any(const struct rm
 		remote += wr->sge[i].length;
 	}
 	return RMEM_WC_OK;
+}
+
+static __attribute__((noinline)) enum rmem_wc_status execute_any(struct rmem_lane_link *link,
+								 const struct rmem_wr *wr)
+{
+	enum rmem_wc_status status = RMEM_WC_OK;
+
+	if (wr->op != RMEM_WR_NOTICE)
+		status = transfer(link, wr);
+	if (wr->op >= RMEM_WR_WRITE_NOTICE && status == RMEM_WC_OK)
+		shm_mailbox_send(link, wr);
+	return status;
 }
 
 /* --- Posting ---------------------------------------------------------------------------------- */
@@ -384,7 +430,7 @@ static inline bool is_plain(const struct rmem_lane_link *link, const struct rmem
 }
 
 /* Executes a plain request. What does not fit goes the long way, which finds out what is wrong. */
-static inline enum rmem_wc_status execute_plain(const struct rmem_lane_link *link,
+static inline enum rmem_wc_status execute_plain(struct rmem_lane_link *link,
 						const struct rmem_wr *wr, struct view *view)
 {
 	const struct rmem_sge *sge = &wr->sge[0];
@@ -511,4 +557,9 @@ const struct rmem_fabric rmem_fabric_shm = {
 	.lane_post = lane_post,
 	.lane_abort = shm_lane_abort,
 	.lane_close = lane_close,
+	.lane_notices = shm_lane_notices,
+	.notices_start = shm_notices_start,
+	.notices_stop = shm_notices_stop,
+	.notice_take = shm_notice_take,
+	.notices_grant = shm_lane_grant,
 };

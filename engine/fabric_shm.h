@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the shm provider share: fabric_shm.c has the data path, fabric_shm_conn.c
- * ports, registration and connections.
+ * ports, registration and connections, fabric_shm_mail.c notices.
  *
  * The server's pool is mapped here, and a request is executed by the reactor inside lane_post(): a
  * copy needs a processor, and the reactor's is the one that has the request in its cache. Nothing
@@ -18,6 +18,7 @@
 #include <sys/queue.h>
 
 #include "engine/fabric.h"
+#include "engine/fabric_shm_notices.h"
 #include "engine/rmem.h"
 
 #define SHM_MR_MAX	      1024 /* a power of two */
@@ -62,7 +63,9 @@ struct rmem_cq {
 	uint32_t outstanding; /* requests posted and not retired: what may yet complete */
 	bool is_armed;
 	int event_fd;
-	atomic_uint lanes; /* open on it */
+	_Atomic(struct shm_mail *) mail; /* NULL until a lane on it wants notices */
+	atomic_uint lanes;		 /* open on it */
+	int epoll_fd;			 /* event_fd and what servers wake it by */
 };
 
 enum shm_lane_state {
@@ -89,6 +92,8 @@ struct rmem_lane_link {
 	uint64_t stream_bytes; /* writes of whole pages from this on go past the caches */
 	struct rmem_conn *conn;
 	LIST_ENTRY(rmem_lane_link) link; /* in conn->lanes, under its lock */
+	struct shm_mailbox *box;	 /* NULL: no notices */
+	int wake_fd;			 /* by which the server wakes the reactor; or -1 */
 };
 
 struct shm_mapping {
@@ -99,6 +104,8 @@ struct shm_mapping {
 struct rmem_conn {
 	int fd;
 	char *path;
+	unsigned timeout_ms;
+	bool has_notices;		/* the server can do them */
 	const struct shm_mr_entry *mrs; /* the port's */
 	uint64_t incarnation;
 	uint32_t region_count;
@@ -131,3 +138,19 @@ void shm_disconnect(struct rmem_conn *conn);
 
 /* fabric_shm.c */
 void shm_lane_abort(struct rmem_lane_link *link);
+
+/* fabric_shm_mail.c */
+void shm_mail_destroy(struct shm_mail *mail);
+void shm_mail_arm(struct shm_mail *mail);
+unsigned shm_mail_poll(struct shm_mail *mail, struct rmem_completion *completions, unsigned count);
+/* Asks the server for notices on a lane; what was made is closed by shm_mailbox_close(), also when
+ * it failed. */
+int shm_mailbox_open(struct rmem_lane_link *link, uint32_t notices, struct rmem_error *error);
+void shm_mailbox_close(struct rmem_lane_link *link);
+/* False: the lane has none. */
+bool shm_mailbox_send(struct rmem_lane_link *link, const struct rmem_wr *wr);
+uint32_t shm_lane_notices(const struct rmem_lane_link *link);
+void shm_notices_start(struct rmem_lane_link *link, uint64_t id);
+void shm_notices_stop(struct rmem_lane_link *link);
+void shm_notice_take(struct rmem_lane_link *link, struct rmem_notice *notice);
+void shm_lane_grant(struct rmem_lane_link *link, uint32_t count);

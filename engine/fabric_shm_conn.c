@@ -189,6 +189,7 @@ static int take_welcome(struct rmem_conn *conn, const struct rmem_control_messag
 		return rmem_fail(error, EPROTO, "%s: the server's answer is garbled", conn->path);
 	conn->incarnation = welcome.incarnation;
 	conn->region_count = welcome.region_count;
+	conn->has_notices = (welcome.features & RMEM_WIRE_FEATURE_NOTICES) != 0;
 	for (uint32_t i = 0; i < welcome.region_count; i++) {
 		int rc = map_region(conn, message, &welcome.regions[i], error);
 
@@ -255,6 +256,7 @@ int shm_connect(struct rmem_port *port, const char *url, unsigned timeout_ms,
 	if (made == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");
 	made->fd = -1;
+	made->timeout_ms = timeout_ms;
 	made->mrs = port->mrs;
 	pthread_mutex_init(&made->lock, NULL);
 	LIST_INIT(&made->lanes);

@@ -58,6 +58,35 @@ int rmem_lane_fill(struct rmem_lane *lane, struct rmem_plan_target *target,
 	return rc;
 }
 
+void rmem_lane_add_notice(struct rmem_lane *lane, struct rmem_batch *batch)
+{
+	const struct rmem_notice *notice = batch->notice;
+	struct rmem_wr *wr = &lane->wrs[lane->open];
+
+	wr->id = lane->id_base | lane->ledger.tail;
+	wr->remote_address = 0;
+	wr->remote_key = 0;
+	wr->op = RMEM_WR_NOTICE;
+	/* Not before what is to be read has come: the peer may write over it then. */
+	wr->flags = batch->op == RMEM_READ ? RMEM_WR_FENCE : 0;
+	wr->sge_count = notice->length > 0;
+	wr->sge[0].address = (void *)(uintptr_t)notice->bytes;
+	wr->sge[0].length = notice->length;
+	wr->sge[0].key = 0;
+	wr->transfer = notice->transfer;
+	rmem_ledger_add(&lane->ledger, batch, 1);
+	batch->engine.pending++;
+	lane->open++;
+}
+
+void rmem_lane_join_notice(struct rmem_lane *lane, const struct rmem_batch *batch)
+{
+	struct rmem_wr *wr = &lane->wrs[lane->open - 1];
+
+	wr->op = RMEM_WR_WRITE_NOTICE;
+	wr->transfer = batch->notice->transfer;
+}
+
 /* --- Posting ---------------------------------------------------------------------------------- */
 
 /* Gives the requests of the open chain the ids of the records they are in now. */

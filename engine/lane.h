@@ -114,6 +114,11 @@ static inline uint32_t rmem_lane_room(const struct rmem_lane *lane)
 int rmem_lane_fill(struct rmem_lane *lane, struct rmem_plan_target *target,
 		   struct rmem_batch *batch, struct rmem_plan_budget *budget);
 
+/* Adds the batch's notice to the open chain; there is room. */
+void rmem_lane_add_notice(struct rmem_lane *lane, struct rmem_batch *batch);
+/* Sends it with the last request of the open chain instead, which is a write of the batch's. */
+void rmem_lane_join_notice(struct rmem_lane *lane, const struct rmem_batch *batch);
+
 enum rmem_lane_posted {
 	RMEM_LANE_POSTED,
 	RMEM_LANE_STALLED, /* a completion will free room */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/deadline.h"
 #include "engine/base/log.h"
 #include "engine/base/timer.h"
 
-#define POLL_COUNT   64	  /* completions taken at a time */
 #define TICK_TURNS   32	  /* turns between looks at clock and descriptors; 2^n */
 #define QUIESCE_MS   2000 /* for what is outstanding at the end */
 #define CQ_DEPTH_MIN 256
@@ -123,22 +123,26 @@ static inline void look_at_table(struct rmem_reactor *reactor)
 
 /* --- A turn ----------------------------------------------------------------------------------- */
 
-static void poll_queue(struct rmem_reactor *reactor, struct rmem_queue *queue)
+/* Returns how many notices came. */
+static unsigned poll_queue(struct rmem_reactor *reactor, struct rmem_queue *queue)
 {
-	struct rmem_completion completions[POLL_COUNT];
-	int count = queue->poll(queue->cq, completions, POLL_COUNT);
+	struct rmem_completion completions[RMEM_COMPLETIONS_MAX];
+	int count = queue->poll(queue->cq, completions, RMEM_COMPLETIONS_MAX);
 
 	if (RMEM_LIKELY(count >= 0)) {
-		if (count > 0) {
-			rmem_dispatch_complete(&reactor->dispatch, completions, (unsigned)count);
-			reactor->progress++;
-		}
-		return;
+		if (count == 0)
+			return 0;
+		rmem_dispatch_complete(&reactor->dispatch, completions, (unsigned)count);
+		reactor->progress++;
+		return rmem_dispatch_has_notices(&reactor->dispatch)
+			       ? rmem_dispatch_run_notices(&reactor->dispatch)
+			       : 0;
 	}
 	if (queue->is_broken)
-		return;
+		return 0;
 	queue->is_broken = true;
 	rmem_log_error(RMEM_LOG_ENGINE, "a completion queue broke: %s", strerror(-count));
+	return 0;
 }
 
 /* What needs no look every turn. */
@@ -162,8 +166,10 @@ static inline unsigned turn(struct rmem_reactor *reactor)
 	look_at_table(reactor);
 	if (rmem_dispatch_has_work(dispatch))
 		rmem_dispatch_flush(dispatch);
+	if (RMEM_UNLIKELY(rmem_dispatch_has_notices(dispatch))) /* a callback polls */
+		did += rmem_dispatch_run_notices(dispatch);
 	for (unsigned i = 0; i < reactor->queue_count; i++)
-		poll_queue(reactor, &reactor->queues[i]);
+		did += poll_queue(reactor, &reactor->queues[i]);
 	if (dispatch->done.first)
 		did += rmem_dispatch_run_done(dispatch);
 	if (RMEM_UNLIKELY(rmem_waiter_has_calls(&reactor->waiter)))
@@ -205,6 +211,7 @@ static int nap(struct rmem_reactor *reactor, int timeout_ms)
 {
 	struct rmem_waiter *waiter = &reactor->waiter;
 	const struct rmem_table *table;
+	uint32_t progress = reactor->progress;
 	unsigned did;
 	int ran;
 
@@ -220,7 +227,9 @@ static int nap(struct rmem_reactor *reactor, int timeout_ms)
 	if (table != reactor->table)
 		adopt(reactor, table);
 	did += turn(reactor);
-	if (did > 0 || rmem_dispatch_is_restless(&reactor->dispatch)) {
+	/* Completions that came may not be all of those that wait, and the rest isn't announced. */
+	if (did > 0 || progress != reactor->progress ||
+	    rmem_dispatch_is_restless(&reactor->dispatch)) {
 		rmem_waiter_cancel(waiter);
 		return (int)did;
 	}
@@ -315,6 +324,39 @@ void rmem_reactor_flush(struct rmem_reactor *reactor)
 	rmem_dispatch_flush(&reactor->dispatch);
 }
 
+bool rmem_notice_has_arrived(const struct rmem_reactor *reactor, unsigned server, uint32_t transfer)
+{
+	const struct rmem_endpoint *endpoint =
+		server < RMEM_SERVERS_MAX ? reactor->dispatch.endpoints[server] : NULL;
+
+	return endpoint && endpoint->notify && rmem_notify_has_arrived(endpoint->notify, transfer);
+}
+
+int rmem_notice_wait(struct rmem_reactor *reactor, unsigned server, uint32_t transfer,
+		     unsigned timeout_ms)
+{
+	uint64_t deadline_ns = rmem_deadline_in_ms(timeout_ms);
+
+	rmem_reactor_poll(reactor); /* takes in the table, if it is the first time */
+	while (!rmem_notice_has_arrived(reactor, server, transfer)) {
+		int left_ms = rmem_deadline_left_ms(deadline_ns);
+
+		if (server >= RMEM_SERVERS_MAX || !reactor->dispatch.endpoints[server])
+			return -ENOTCONN;
+		if (left_ms == 0)
+			return -ETIMEDOUT;
+		rmem_reactor_run(reactor, left_ms);
+	}
+	return 0;
+}
+
+static void call_notice(void *user, unsigned server, const struct rmem_notice *notice)
+{
+	struct rmem_reactor *reactor = user;
+
+	reactor->options->notice(reactor->options->user, reactor, server, notice);
+}
+
 void *rmem_staging_get(struct rmem_reactor *reactor)
 {
 	void *slot = rmem_arena_get(&reactor->arena);
@@ -397,6 +439,11 @@ static int fill(struct rmem_reactor *reactor, const struct rmem_reactor_options 
 	rmem_sampler_init(&reactor->metrics.sampler, 16);
 	rmem_dispatch_init(&reactor->dispatch, &reactor->metrics, rmem_peers_notify,
 			   options->peers);
+	if (engine->notice) {
+		reactor->dispatch.notice = call_notice;
+		reactor->dispatch.notice_user = reactor;
+	}
+	reactor->options = engine;
 	reactor->peers = options->peers;
 	reactor->index = options->index;
 	reactor->poll = engine->poll;

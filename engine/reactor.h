@@ -44,6 +44,7 @@ struct rmem_reactor {
 	struct rmem_arena arena;
 	struct rmem_metrics metrics;
 	struct rmem_waiter waiter;
+	const struct rmem_engine_options *options;
 	/* Written here, read by the control thread. */
 	_Alignas(RMEM_CACHE_PAIR) _Atomic(uint64_t) epoch;
 };

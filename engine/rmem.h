@@ -31,12 +31,13 @@
 
 struct rmem_engine;
 struct rmem_reactor;
+struct rmem_notice;
 
 /* --- Options ---------------------------------------------------------------------------------- */
 
 enum rmem_poll_mode {
 	RMEM_POLL_ADAPTIVE, /* spin for spin_us, then arm, poll once more and sleep */
-	RMEM_POLL_BUSY,     /* never sleep */
+	RMEM_POLL_BUSY,	    /* never sleep */
 	RMEM_POLL_EVENT,    /* sleep at once */
 };
 
@@ -56,28 +57,37 @@ struct rmem_engine_options {
 	unsigned reactor_count;
 	enum rmem_poll_mode poll;
 	unsigned spin_us;
-	unsigned lanes;             /* per endpoint, 1..RMEM_LANES_MAX */
-	unsigned depth;             /* work requests in flight per lane; rounded up to 2^n */
-	unsigned post_batch;        /* work requests per doorbell at most */
-	size_t chunk_bytes;         /* transfers are cut to this; multiple of 4096 */
-	unsigned chunks_max;        /* pieces of one transfer at most */
-	size_t staging_slot_bytes;  /* size of one staging slot; multiple of 4096 */
-	size_t staging_bytes;       /* staging arena per reactor */
+	unsigned lanes;		       /* per endpoint, 1..RMEM_LANES_MAX */
+	unsigned depth;		       /* work requests in flight per lane; rounded up to 2^n */
+	unsigned post_batch;	       /* work requests per doorbell at most */
+	size_t chunk_bytes;	       /* transfers are cut to this; multiple of 4096 */
+	unsigned chunks_max;	       /* pieces of one transfer at most */
+	size_t staging_slot_bytes;     /* size of one staging slot; multiple of 4096 */
+	size_t staging_bytes;	       /* staging arena per reactor */
 	size_t stream_threshold_bytes; /* 0: the built-in default */
 	enum rmem_huge_pages huge_pages;
 	unsigned connect_timeout_ms;
-	unsigned detect_ms;         /* a dead server is noticed within this */
+	unsigned detect_ms; /* a dead server is noticed within this */
 	unsigned reconnect_min_ms, reconnect_max_ms;
 	/* Called on the control thread when a server came up or went down. May be NULL. Must not
 	 * block and must not call back into the engine except for the query functions. */
 	void (*server_event)(void *user, unsigned server, enum rmem_server_state state);
+	/* Notices under way between a reactor and a server, each way, before the receiver has
+	 * answered for them: 0 to RMEM_NOTICES_MAX, rounded down to 2^n. 0 (the default): none are
+	 * sent or received, and no server is asked for the means. */
+	unsigned notices;
+	/* Called from rmem_reactor_poll/run of the reactor for each notice that came. May submit.
+	 * May be NULL: arrivals are noted all the same. */
+	void (*notice)(void *user, struct rmem_reactor *reactor, unsigned server,
+		       const struct rmem_notice *notice);
 	void *user;
 };
 
-#define RMEM_LANES_MAX    16
+#define RMEM_LANES_MAX	  16
 #define RMEM_SERVERS_MAX  256
-#define RMEM_REGIONS_MAX  64  /* per server */
+#define RMEM_REGIONS_MAX  64 /* per server */
 #define RMEM_REACTORS_MAX 64
+#define RMEM_NOTICES_MAX  1024
 
 /* Fills in the defaults (the same as the configuration's). */
 void rmem_engine_options_init(struct rmem_engine_options *options);
@@ -91,10 +101,10 @@ int rmem_engine_create(const struct rmem_engine_options *options, struct rmem_en
  * a reactor function any more; batches still in flight are not called back. NULL is fine. */
 void rmem_engine_destroy(struct rmem_engine *engine);
 
-/* Says whose content this process keeps in servers' memory: a number that others do not have, such as
- * the uuid of a volume. A server belongs to the first owner that it meets, for as long as it keeps the
- * content, and turns away everybody else, who would write over it. Without an owner only memory
- * that belongs to nobody can be used. Before the first rmem_server_add() of the process. */
+/* Says whose content this process keeps in servers' memory: a number that others do not have, such
+ * as the uuid of a volume. A server belongs to the first owner that it meets, for as long as it
+ * keeps the content, and turns away everybody else, who would write over it. Without an owner only
+ * memory that belongs to nobody can be used. Before the first rmem_server_add() of the process. */
 #define RMEM_OWNER_BYTES 16
 void rmem_owner_set(const uint8_t owner[RMEM_OWNER_BYTES]);
 
@@ -120,14 +130,25 @@ struct rmem_server_info {
 	uint64_t incarnation;  /* of the last successful connection; 0 before the first */
 	unsigned region_count; /* likewise */
 	struct rmem_region_info regions[RMEM_REGIONS_MAX];
-	char last_error[256];  /* why it is not up; "" when it is */
+	char last_error[256]; /* why it is not up; "" when it is */
 };
 
 /* Errors: -ENOENT (no such server). */
-int rmem_server_info(struct rmem_engine *engine, unsigned server, struct rmem_server_info *info)
-	RMEM_MUST_CHECK;
+int rmem_server_info(struct rmem_engine *engine, unsigned server,
+		     struct rmem_server_info *info) RMEM_MUST_CHECK;
 
 /* --- Transfers -------------------------------------------------------------------------------- */
+
+/* A small message to the peer, which arrives behind the transfer that it belongs to. */
+#define RMEM_NOTICE_BYTES_MAX 64
+struct rmem_notice {
+	/* A number by which the peer can ask whether this has arrived. Count them up by 1 from one
+	 * notice to a peer to the next, and every answer is exact; with other numbers, answers are
+	 * about the latest RMEM_ARRIVALS notices or so. Wraps around. */
+	uint32_t transfer;
+	uint32_t length; /* of the payload: 0 to RMEM_NOTICE_BYTES_MAX */
+	uint8_t bytes[RMEM_NOTICE_BYTES_MAX];
+};
 
 enum rmem_op {
 	RMEM_READ,  /* remote to local */
@@ -160,6 +181,16 @@ struct rmem_batch {
 	void (*done)(struct rmem_batch *batch, int status);
 	void *user;
 
+	/* NULL, or what to tell server `notice_server` once all of the batch has been done there.
+	 * It travels behind the batch on the same lane, in the same message as its last piece if
+	 * that is a write and the notice is empty. Then all segments are that server's; there may
+	 * be none. The batch ends when the server has the notice. It is sent unless the batch
+	 * fails, and waits, without holding up other batches, while as many as engine.notices are
+	 * under way. More errors for `status` then: -EINVAL: too long a notice, or a segment for
+	 * another server; -EOPNOTSUPP: the server or the fabric takes no notices. */
+	const struct rmem_notice *notice;
+	uint16_t notice_server;
+
 	/* Out: which server the first failure was on; valid when status != 0. */
 	uint16_t failed_server;
 
@@ -167,7 +198,8 @@ struct rmem_batch {
 	struct {
 		struct rmem_batch *next;
 		uint32_t segment; /* cursor of what is still to be planned */
-		uint32_t pending; /* work requests posted and not completed, plus 1 while planning */
+		uint32_t
+			pending; /* work requests posted and not completed, plus 1 while planning */
 		uint64_t offset;
 		int32_t status;
 		uint32_t lane;
@@ -182,6 +214,19 @@ void rmem_submit(struct rmem_reactor *reactor, struct rmem_batch *batch);
 
 /* Posts what was submitted, as far as credits reach; the rest goes when completions free room. */
 void rmem_reactor_flush(struct rmem_reactor *reactor);
+
+/* --- Notices that come in -----------------------------------------------------------------------
+ */
+
+/* Whether the server's notice with this number has come to this reactor, over the connection that
+ * there is now. The reactor takes notices in while it is polled or run. */
+#define RMEM_ARRIVALS 2048
+bool rmem_notice_has_arrived(const struct rmem_reactor *reactor, unsigned server,
+			     uint32_t transfer);
+
+/* Runs the reactor until it has. Errors: -ETIMEDOUT, -ENOTCONN (the server is down or was lost). */
+int rmem_notice_wait(struct rmem_reactor *reactor, unsigned server, uint32_t transfer,
+		     unsigned timeout_ms) RMEM_MUST_CHECK;
 
 /* --- Local memory ----------------------------------------------------------------------------- */
 
@@ -214,11 +259,11 @@ unsigned rmem_reactor_poll(struct rmem_reactor *reactor);
  * returns 0. */
 unsigned rmem_reactor_run(struct rmem_reactor *reactor, int timeout_ms);
 
-/* Adds a descriptor to what the reactor waits for while it sleeps; `fn` runs on the reactor's thread
- * from poll/run when `events` (EPOLLIN...) are there. While it spins, a descriptor is looked at
- * through `spin_fn` instead when one is given: called every turn, it returns the number of things
- * it did (0: nothing was there). This is how the FUSE device is polled without a system call for
- * epoll. `watch` is the caller's and stays until removed. Errors: those of epoll_ctl. */
+/* Adds a descriptor to what the reactor waits for while it sleeps; `fn` runs on the reactor's
+ * thread from poll/run when `events` (EPOLLIN...) are there. While it spins, a descriptor is looked
+ * at through `spin_fn` instead when one is given: called every turn, it returns the number of
+ * things it did (0: nothing was there). This is how the FUSE device is polled without a system call
+ * for epoll. `watch` is the caller's and stays until removed. Errors: those of epoll_ctl. */
 struct rmem_watch {
 	int fd;
 	uint32_t events;
@@ -245,7 +290,8 @@ struct rmem_timeout {
 	void (*fn)(struct rmem_timeout *timeout);
 	struct rmem_timeout *next;
 };
-void rmem_timeout_set(struct rmem_reactor *reactor, struct rmem_timeout *timeout, unsigned delay_ms);
+void rmem_timeout_set(struct rmem_reactor *reactor, struct rmem_timeout *timeout,
+		      unsigned delay_ms);
 void rmem_timeout_cancel(struct rmem_reactor *reactor, struct rmem_timeout *timeout);
 
 /* What the reactor counted, and how long its batches took in ns: see stats.h. Any thread. Latencies

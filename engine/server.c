@@ -19,6 +19,7 @@
 #include "engine/server_internal.h"
 
 #define EVENTS_PER_TURN 64
+#define TURNS_PER_LOOK	32 /* of a loop that polls */
 
 void rmem_server_options_init(struct rmem_server_options *options)
 {
@@ -30,6 +31,9 @@ void rmem_server_options_init(struct rmem_server_options *options)
 		.clients_max = 1024,
 		.handshake_ms = 5000,
 		.socket_mode = 0600,
+		.notices = 64,
+		.poll = RMEM_POLL_EVENT,
+		.spin_us = 50,
 	};
 }
 
@@ -63,6 +67,8 @@ static int make_regions(struct rmem_server *server, uint64_t region_max_bytes,
 				 RMEM_REGIONS_MAX);
 	welcome->incarnation = pool->incarnation;
 	welcome->pid = (uint32_t)getpid();
+	if (server->options.notices > 0)
+		welcome->features |= RMEM_WIRE_FEATURE_NOTICES;
 	for (uint64_t at = 0; at < pool->data_bytes; at += step) {
 		uint32_t id = welcome->region_count++;
 		struct rmem_welcome_region *region = &welcome->regions[id];
@@ -85,9 +91,12 @@ static int make_regions(struct rmem_server *server, uint64_t region_max_bytes,
 
 static void stop_ready(struct server_source *source, uint32_t events)
 {
-	/* rmem_server_run() reads the count; waking up is all that is needed. */
-	(void)source;
+	struct rmem_server *server = RMEM_CONTAINER_OF(source, struct rmem_server, stop);
+	uint64_t stops;
+
 	(void)events;
+	if (read(source->fd, &stops, sizeof(stops)) == sizeof(stops))
+		server->is_stopping = true;
 }
 
 int server_watch(struct rmem_server *server, struct server_source *source, struct rmem_error *error)
@@ -123,6 +132,7 @@ int rmem_server_create(const struct rmem_server_options *options, struct rmem_se
 	TAILQ_INIT(&made->waiting);
 	TAILQ_INIT(&made->greeted);
 	SLIST_INIT(&made->doors);
+	SLIST_INIT(&made->intakes);
 	made->options.pool.backing = strdup(options->pool.backing);
 	if (made->options.pool.backing == NULL)
 		rc = rmem_fail(error, ENOMEM, "out of memory");
@@ -192,26 +202,100 @@ int rmem_server_start(struct rmem_server *server, struct rmem_error *error)
 	return 0;
 }
 
-int rmem_server_run(struct rmem_server *server, struct rmem_error *error)
+/* --- The loop --------------------------------------------------------------------------------- */
+
+/* Looks at descriptors, and waits for them up to `timeout_ms`. */
+static int look(struct rmem_server *server, int timeout_ms)
 {
 	struct epoll_event events[EVENTS_PER_TURN];
-	uint64_t stops;
+	int expiry_ms = server_client_expire(server);
+	int count;
 
-	while (read(server->stop.fd, &stops, sizeof(stops)) < 0) {
-		int timeout_ms = server_client_expire(server);
-		int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_TURN, timeout_ms);
+	if (timeout_ms < 0 || (expiry_ms >= 0 && expiry_ms < timeout_ms))
+		timeout_ms = expiry_ms;
+	count = epoll_wait(server->epoll_fd, events, EVENTS_PER_TURN, timeout_ms);
+	if (count < 0 && errno != EINTR)
+		return -EIO;
+	/* A handler may end its own client, which has one event here, and no other. */
+	for (int i = 0; i < count; i++) {
+		struct server_source *source = events[i].data.ptr;
 
-		if (count < 0 && errno != EINTR)
-			return rmem_fail(error, EIO, "the server's event loop: %s",
-					 strerror(errno));
-		/* A handler may end its own client, which has one event here, and no other. */
-		for (int i = 0; i < count; i++) {
-			struct server_source *source = events[i].data.ptr;
-
-			source->ready(source, events[i].events);
-		}
+		source->ready(source, events[i].events);
 	}
 	return 0;
+}
+
+static unsigned take_in(struct rmem_server *server)
+{
+	struct server_intake *intake;
+	unsigned came = 0;
+
+	SLIST_FOREACH(intake, &server->intakes, link)
+	came += intake->poll(intake);
+	return came;
+}
+
+/* Waits for descriptors, which tell of notices, too. What came before is seen by the last look. */
+static int sleep_until_event(struct rmem_server *server, int timeout_ms)
+{
+	struct server_intake *intake;
+	int rc;
+
+	SLIST_FOREACH(intake, &server->intakes, link)
+	intake->arm(intake);
+	rc = look(server, take_in(server) > 0 ? 0 : timeout_ms);
+	SLIST_FOREACH(intake, &server->intakes, link)
+	intake->disarm(intake);
+	return rc;
+}
+
+/* Whether the time to spin is not over; reads the clock. */
+static bool may_spin(struct rmem_server *server)
+{
+	uint64_t now_ns = rmem_now_ns();
+
+	if (server->options.poll == RMEM_POLL_BUSY)
+		return true;
+	if (server->idle_ns == 0)
+		server->idle_ns = now_ns;
+	return now_ns - server->idle_ns < (uint64_t)server->options.spin_us * RMEM_NS_PER_US;
+}
+
+/* One turn of `TURNS_PER_LOOK` looks at the clock and the descriptors. */
+int server_turn(struct rmem_server *server, int timeout_ms)
+{
+	if (server->options.poll == RMEM_POLL_EVENT || server->peer_count == 0)
+		return sleep_until_event(server, timeout_ms);
+	if (take_in(server) > 0)
+		server->idle_ns = 0;
+	if (++server->turns % TURNS_PER_LOOK != 0)
+		return 0;
+	if (may_spin(server))
+		return look(server, 0);
+	server->idle_ns = 0;
+	return sleep_until_event(server, timeout_ms);
+}
+
+int rmem_server_run(struct rmem_server *server, struct rmem_error *error)
+{
+	int rc = look(server, 0); /* it may have been stopped already */
+
+	while (rc == 0 && !server->is_stopping)
+		rc = server_turn(server, -1);
+	server->is_stopping = false;
+	if (rc != 0)
+		return rmem_fail(error, EIO, "the server's event loop: %s", strerror(errno));
+	return 0;
+}
+
+unsigned rmem_server_poll(struct rmem_server *server)
+{
+	unsigned came = take_in(server);
+
+	if (++server->turns % TURNS_PER_LOOK == 0 && look(server, 0) != 0 &&
+	    server_may_complain(server))
+		rmem_log_error(RMEM_LOG_SERVER, "the server's event loop: %s", strerror(errno));
+	return came;
 }
 
 void rmem_server_stop(struct rmem_server *server)
@@ -240,6 +324,7 @@ void rmem_server_destroy(struct rmem_server *server)
 		SLIST_REMOVE_HEAD(&server->doors, link);
 		door->kind->close(door);
 	}
+	server_mail_destroy(server);
 	rmem_pool_destroy(server->pool);
 	close_fd(server->spare_fd);
 	close_fd(server->stop.fd);

@@ -155,6 +155,21 @@ static bool tell_status(struct server_client *client, size_t length)
 	return false;
 }
 
+static bool give_notices(struct server_client *client, size_t length)
+{
+	struct rmem_wire_bells bells;
+
+	if (!client->is_greeted || client->transport->notices == NULL ||
+	    rmem_wire_get_notices(client->request, length, &bells) != 0) {
+		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled request");
+		return false;
+	}
+	if (client->transport->notices(client, &bells))
+		return true;
+	turn_away(client, RMEM_WIRE_CODE_INTERNAL, "it can't have notices");
+	return false;
+}
+
 static bool handle(struct server_client *client, enum rmem_wire_type type, size_t length)
 {
 	switch (type) {
@@ -162,6 +177,9 @@ static bool handle(struct server_client *client, enum rmem_wire_type type, size_
 		return greet(client, length);
 	case RMEM_WIRE_STATUS_REQUEST:
 		return tell_status(client, length);
+	case RMEM_WIRE_NOTICES_REQUEST:
+		return give_notices(client, length);
+	case RMEM_WIRE_NOTICES:
 	case RMEM_WIRE_WELCOME:
 	case RMEM_WIRE_STATUS:
 	case RMEM_WIRE_ERROR:

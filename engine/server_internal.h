@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the server's own files share. server.c has the loop, server_client.c the conversation with
  * one client, whatever way it came; server_local.c brings clients of this machine through a socket,
- * which server_socket.c puts into the file system. */
+ * which server_socket.c puts into the file system. server_peer.c has those who send notices,
+ * server_mail.c the ones of this machine. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +10,7 @@
 #include <sys/types.h>
 
 #include "engine/control.h"
+#include "engine/notify.h"
 #include "engine/server.h"
 
 /* Longest message that a client may send. */
@@ -66,6 +68,63 @@ extern const struct server_door_kind server_door_verbs;
 
 struct server_client;
 
+/* --- Peers: who sends and gets notices -------------------------------------------------------- */
+
+struct server_peer_kind {
+	/* There is a credit. 0, or -ENOTCONN. */
+	int (*send)(struct rmem_peer *peer, const struct rmem_notice *notice);
+	void (*grant)(struct rmem_peer *peer, uint32_t count);
+	/* It broke the rules: has its connection ended, but later. */
+	void (*end)(struct rmem_peer *peer);
+	void (*free)(struct rmem_peer *peer);
+};
+
+struct rmem_peer {
+	const struct server_peer_kind *kind;
+	struct rmem_server *server;
+	struct server_client *client;
+	void *user;
+	bool is_over; /* nothing more is sent or taken in */
+	bool has_left;
+	bool is_awaited; /* by rmem_peer_wait(), which frees it then */
+	bool is_refused; /* was told -EAGAIN */
+	struct rmem_notify notify;
+};
+
+/* `kind` and `client` are set. */
+void server_peer_join(struct rmem_peer *peer, uint32_t depth);
+/* It may be gone then. */
+void server_peer_leave(struct rmem_peer *peer);
+/* A notice came from it; it granted some. */
+void server_peer_notice(struct rmem_peer *peer, const struct rmem_notice *notice);
+void server_peer_granted(struct rmem_peer *peer, uint32_t count);
+
+/* Where notices come in: looked at in every turn. */
+struct server_intake {
+	/* Returns how many there were. Ends no client. */
+	unsigned (*poll)(struct server_intake *intake);
+	/* From here on what comes makes a descriptor readable that the loop watches. */
+	void (*arm)(struct server_intake *intake);
+	void (*disarm)(struct server_intake *intake);
+	SLIST_ENTRY(server_intake) link;
+};
+
+struct server_mail;
+struct server_local_peer;
+LIST_HEAD(server_local_peers, server_local_peer);
+
+/* A client of this machine asks for notices; `bell_fd` is its own. Sends the answer over `socket`.
+ * False: the client is to be ended. */
+struct server_mail_request {
+	struct rmem_wire_bells bells;
+	int bell_fd;
+	int socket;
+};
+bool server_mail_join(struct server_client *client, const struct server_mail_request *request,
+		      struct server_local_peers *peers);
+void server_mail_leave(struct server_local_peers *peers);
+void server_mail_destroy(struct rmem_server *server);
+
 /* How a client is talked to. */
 struct server_transport {
 	/* Sends a message whole, with a descriptor unless `fd` is -1, and does not wait for it to
@@ -73,6 +132,8 @@ struct server_transport {
 	bool (*send)(struct server_client *client, const void *message, size_t length, int fd);
 	/* Ends the connection and frees the client, as soon as what was sent is on its way. */
 	void (*close)(struct server_client *client);
+	/* It asks for notices. NULL: there is no such request here. False: it is to be ended. */
+	bool (*notices)(struct server_client *client, const struct rmem_wire_bells *bells);
 };
 
 /* A client: the part that all of them have. */
@@ -104,11 +165,20 @@ struct rmem_server {
 	struct server_clients waiting; /* in the order of their deadlines */
 	struct server_clients greeted;
 	SLIST_HEAD(, server_door) doors;
+	SLIST_HEAD(, server_intake) intakes;
+	unsigned peer_count;
+	bool is_stopping;
+	unsigned turns;
+	uint64_t idle_ns;	   /* since when no notice has come; 0: not known */
+	struct server_mail *mail;  /* NULL until a client of this machine wants notices */
 	struct verbs_house *verbs; /* what doors of that kind share; NULL: there are none */
 	/* Complaints about clients are limited, else a flood of clients is one of log lines. */
 	uint64_t complaint_second;
 	unsigned complaints, complaints_hidden;
 };
+
+/* One turn, waiting for `timeout_ms` at most (-1: no limit) as the poll mode says. Errors: -EIO. */
+int server_turn(struct rmem_server *server, int timeout_ms);
 
 /* Adds a source to the loop, until its descriptor is closed. */
 int server_watch(struct rmem_server *server, struct server_source *source,

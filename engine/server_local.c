@@ -24,31 +24,15 @@ struct local_door {
 struct local_client {
 	struct server_client client;
 	struct server_source source;
+	int passed_fd; /* that came with a message; -1: none */
+	struct server_local_peers peers;
 };
 
 /* --- Clients ---------------------------------------------------------------------------------- */
 
 static bool send_bytes(int socket, const void *message, size_t length, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec vector = {.iov_base = (void *)(uintptr_t)message, .iov_len = length};
-	struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *rights;
-
-		header.msg_control = control.bytes;
-		header.msg_controllen = sizeof(control.bytes);
-		rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(rights), &fd, sizeof(int));
-	}
-	return sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
+	return rmem_control_send(socket, message, length, &fd, fd >= 0 ? 1 : 0) == (ssize_t)length;
 }
 
 static bool local_send(struct server_client *client, const void *message, size_t length, int fd)
@@ -59,18 +43,68 @@ static bool local_send(struct server_client *client, const void *message, size_t
 	return send_bytes(local->source.fd, message, length, fd);
 }
 
+static void drop_fd(struct local_client *local)
+{
+	if (local->passed_fd >= 0)
+		close(local->passed_fd);
+	local->passed_fd = -1;
+}
+
 static void local_close(struct server_client *client)
 {
 	struct local_client *local = RMEM_CONTAINER_OF(client, struct local_client, client);
 
+	server_mail_leave(&local->peers);
+	drop_fd(local);
 	close(local->source.fd); /* which takes it out of the epoll set */
 	free(local);
+}
+
+static bool local_notices(struct server_client *client, const struct rmem_wire_bells *bells)
+{
+	struct local_client *local = RMEM_CONTAINER_OF(client, struct local_client, client);
+	const struct server_mail_request request = {
+		.bells = *bells,
+		.bell_fd = local->passed_fd,
+		.socket = local->source.fd,
+	};
+	bool is_joined = server_mail_join(client, &request, &local->peers);
+
+	drop_fd(local);
+	return is_joined;
 }
 
 static const struct server_transport transport = {
 	.send = local_send,
 	.close = local_close,
+	.notices = local_notices,
 };
+
+/* Of the descriptors that a client sends along the last one is kept for the message that it came
+ * with. */
+static ssize_t receive(struct local_client *local, void *bytes, size_t size)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec vector = {.iov_base = bytes, .iov_len = size};
+	struct msghdr header = {
+		.msg_iov = &vector,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = CMSG_LEN(sizeof(int)), /* the kernel drops more than one */
+	};
+	ssize_t got = recvmsg(local->source.fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *rights = got >= 0 ? CMSG_FIRSTHDR(&header) : NULL;
+
+	if (rights == NULL || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS ||
+	    rights->cmsg_len < CMSG_LEN(sizeof(int)))
+		return got;
+	drop_fd(local);
+	memcpy(&local->passed_fd, CMSG_DATA(rights), sizeof(int));
+	return got;
+}
 
 static void client_ready(struct server_source *source, uint32_t events)
 {
@@ -79,13 +113,13 @@ static void client_ready(struct server_source *source, uint32_t events)
 	ssize_t got;
 
 	(void)events; /* whatever it is, reading tells */
-	/* Never full here: a message that doesn't fit has been refused. Descriptors that a client
-	 * sends along are dropped by the kernel, because nothing asks for them. */
-	got = recv(source->fd, client->request + client->used,
-		   sizeof(client->request) - client->used, MSG_DONTWAIT);
+	/* Never full here: a message that doesn't fit has been refused. */
+	got = receive(local, client->request + client->used,
+		      sizeof(client->request) - client->used);
 	if (got > 0) {
 		client->used += (size_t)got;
-		server_client_handle(client);
+		if (server_client_handle(client) && client->used == 0)
+			drop_fd(local); /* nothing wanted it */
 	} else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
 		server_client_close(client);
 	}
@@ -103,6 +137,8 @@ static void admit(struct rmem_server *server, int fd)
 		return;
 	}
 	local->source = (struct server_source){.ready = client_ready, .fd = fd};
+	local->passed_fd = -1;
+	LIST_INIT(&local->peers);
 	local->client.transport = &transport;
 	local->client.server = server;
 	local->client.welcome = &server->welcome;

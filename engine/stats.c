@@ -29,6 +29,9 @@ static const char *const names[] = {
 	[RMEM_STAT_CALLS] = "calls",
 	[RMEM_STAT_TABLE_RELOADS] = "table_reloads",
 	[RMEM_STAT_LANES_LOST] = "lanes_lost",
+	[RMEM_STAT_NOTICES_SENT] = "notices_sent",
+	[RMEM_STAT_NOTICES_TAKEN] = "notices_taken",
+	[RMEM_STAT_NOTICES_HELD] = "notices_held",
 };
 _Static_assert(RMEM_COUNT_OF(names) == RMEM_STAT_COUNT, "every counter has a name");
 

@@ -41,6 +41,9 @@ enum rmem_stat {
 	RMEM_STAT_CALLS,	  /* calls run for other threads */
 	RMEM_STAT_TABLE_RELOADS,  /* endpoint table read again */
 	RMEM_STAT_LANES_LOST,	  /* lanes that went to error */
+	RMEM_STAT_NOTICES_SENT,
+	RMEM_STAT_NOTICES_TAKEN, /* that came in */
+	RMEM_STAT_NOTICES_HELD,	 /* put off: as many as may be were under way */
 	RMEM_STAT_COUNT,
 };
 

@@ -284,6 +284,39 @@ int rmem_wire_get_error(const void *buffer, size_t length, struct rmem_wire_refu
 	return text_get(refusal->text, wire.text, sizeof(wire.text));
 }
 
+size_t rmem_wire_put_notices(void *buffer, enum rmem_wire_type type,
+			     const struct rmem_wire_bells *bells)
+{
+	struct rmem_wire_notices wire = {
+		.header = header_make(type, sizeof(wire)),
+		.notices = htole32(bells->notices),
+		.bit = htole32(bells->bit),
+	};
+
+	memcpy(buffer, &wire, sizeof(wire));
+	return sizeof(wire);
+}
+
+static bool is_notice_count(uint32_t count)
+{
+	return count == 0 || (count <= RMEM_NOTICES_MAX && rmem_is_power_of_two(count));
+}
+
+int rmem_wire_get_notices(const void *buffer, size_t length, struct rmem_wire_bells *bells)
+{
+	struct rmem_wire_notices wire;
+
+	if (length != sizeof(wire))
+		return -EPROTO;
+	memcpy(&wire, buffer, sizeof(wire));
+	bells->notices = le32toh(wire.notices);
+	bells->bit = le32toh(wire.bit);
+	if (!is_notice_count(bells->notices) || bells->bit > 63 ||
+	    !is_zero(wire.reserved, sizeof(wire.reserved)))
+		return -EPROTO;
+	return 0;
+}
+
 size_t rmem_wire_put_join(void *buffer, const struct rmem_join *join)
 {
 	struct rmem_wire_join wire = {
@@ -292,6 +325,7 @@ size_t rmem_wire_put_join(void *buffer, const struct rmem_join *join)
 		.kind = htole16((uint16_t)join->kind),
 		.token = htole64(join->token),
 		.mtu_bytes = htole32(join->mtu_bytes),
+		.notices = htole32(join->notices),
 	};
 
 	memcpy(buffer, &wire, sizeof(wire));
@@ -324,8 +358,9 @@ int rmem_wire_get_join(const void *buffer, size_t length, struct rmem_join *join
 	if (le16toh(wire.version) != RMEM_WIRE_VERSION)
 		return -EPROTONOSUPPORT;
 	kind = le16toh(wire.kind);
+	join->notices = le32toh(wire.notices);
 	if ((kind != RMEM_WIRE_JOIN_CONTROL && kind != RMEM_WIRE_JOIN_LANE) ||
-	    wire.reserved0 != 0 || !is_zero(wire.reserved, sizeof(wire.reserved)))
+	    !is_notice_count(join->notices) || !is_zero(wire.reserved, sizeof(wire.reserved)))
 		return -EPROTO;
 	join->kind = (enum rmem_wire_join_kind)kind;
 	join->token = le64toh(wire.token);

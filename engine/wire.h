@@ -4,7 +4,8 @@
  * A conversation: the client says HELLO and gets WELCOME, or an ERROR and the end; the connection
  * then stays open and its end is the end of the peer. STATUS_REQUEST gets STATUS, as a first
  * message or any time after WELCOME. Over a Unix socket, WELCOME carries the descriptors of the
- * pool as SCM_RIGHTS.
+ * pool as SCM_RIGHTS, and there NOTICES_REQUEST, any time after WELCOME, gets NOTICES: each carries
+ * the descriptors that engine/fabric_shm_notices.h tells of.
  *
  * Rules: all numbers are little-endian; what is reserved is sent as zero, and refused when it is
  * not; texts are padded with zeros and end with one. The header and ERROR keep their layout in
@@ -32,6 +33,13 @@ enum rmem_wire_type {
 	RMEM_WIRE_STATUS_REQUEST = 3,
 	RMEM_WIRE_STATUS = 4,
 	RMEM_WIRE_ERROR = 5,
+	RMEM_WIRE_NOTICES_REQUEST = 6,
+	RMEM_WIRE_NOTICES = 7,
+};
+
+/* In HELLO what the client can do, in WELCOME what the server can. */
+enum rmem_wire_feature {
+	RMEM_WIRE_FEATURE_NOTICES = 1,
 };
 
 enum rmem_wire_code {
@@ -150,6 +158,18 @@ static_assert(offsetof(struct rmem_wire_status, program) == 64, "wire layout");
 static_assert(offsetof(struct rmem_wire_status, backing) == 96, "wire layout");
 static_assert(offsetof(struct rmem_wire_status, reserved) == 352, "wire layout");
 
+/* Request and answer alike. */
+struct rmem_wire_notices {
+	struct rmem_wire_header header;
+	uint32_t notices; /* each way: wanted; in the answer: to be had, 2^n, or 0 */
+	uint32_t bit;	  /* of the sender's bell, that the other is to set: 0 to 63 */
+	uint8_t reserved[8];
+};
+static_assert(sizeof(struct rmem_wire_notices) == 32, "wire layout");
+static_assert(offsetof(struct rmem_wire_notices, notices) == 16, "wire layout");
+static_assert(offsetof(struct rmem_wire_notices, bit) == 20, "wire layout");
+static_assert(offsetof(struct rmem_wire_notices, reserved) == 24, "wire layout");
+
 #define RMEM_WIRE_TEXT_BYTES 232
 
 struct rmem_wire_error {
@@ -181,7 +201,7 @@ struct rmem_wire_join {
 	uint16_t kind;
 	uint64_t token;
 	uint32_t mtu_bytes; /* the largest that the client wants; in the answer: what it is */
-	uint32_t reserved0;
+	uint32_t notices;   /* each way, on a lane: wanted; in the answer: to be had, 2^n, or 0 */
 	uint8_t reserved[24];
 };
 static_assert(sizeof(struct rmem_wire_join) == 48, "wire layout");
@@ -189,6 +209,7 @@ static_assert(offsetof(struct rmem_wire_join, version) == 4, "wire layout");
 static_assert(offsetof(struct rmem_wire_join, kind) == 6, "wire layout");
 static_assert(offsetof(struct rmem_wire_join, token) == 8, "wire layout");
 static_assert(offsetof(struct rmem_wire_join, mtu_bytes) == 16, "wire layout");
+static_assert(offsetof(struct rmem_wire_join, notices) == 20, "wire layout");
 static_assert(offsetof(struct rmem_wire_join, reserved) == 24, "wire layout");
 static_assert(sizeof(struct rmem_wire_join) <= RMEM_WIRE_JOIN_MAX_BYTES, "fits a request");
 
@@ -256,6 +277,12 @@ struct rmem_join {
 	enum rmem_wire_join_kind kind;
 	uint64_t token;
 	uint32_t mtu_bytes;
+	uint32_t notices;
+};
+
+struct rmem_wire_bells {
+	uint32_t notices;
+	uint32_t bit;
 };
 
 struct rmem_wire_refusal {
@@ -270,6 +297,9 @@ size_t rmem_wire_put_welcome(void *buffer, const struct rmem_welcome *welcome);
 size_t rmem_wire_put_status_request(void *buffer);
 size_t rmem_wire_put_status(void *buffer, const struct rmem_status *status);
 size_t rmem_wire_put_error(void *buffer, enum rmem_wire_code code, const char *text);
+/* `type` is NOTICES_REQUEST or NOTICES. */
+size_t rmem_wire_put_notices(void *buffer, enum rmem_wire_type type,
+			     const struct rmem_wire_bells *bells);
 
 /* Looks at the beginning of a message of which `used` bytes have come. 0: the header is there and
  * sound, `*type` and `*length` are set (the message itself may still be on its way). -EAGAIN: more
@@ -289,6 +319,9 @@ int rmem_wire_get_status(const void *buffer, size_t length,
 			 struct rmem_status *status) RMEM_MUST_CHECK;
 int rmem_wire_get_error(const void *buffer, size_t length,
 			struct rmem_wire_refusal *refusal) RMEM_MUST_CHECK;
+
+int rmem_wire_get_notices(const void *buffer, size_t length,
+			  struct rmem_wire_bells *bells) RMEM_MUST_CHECK;
 
 /* Private data: into `buffer` of RMEM_WIRE_DENIAL_MAX_BYTES. */
 size_t rmem_wire_put_join(void *buffer, const struct rmem_join *join);
