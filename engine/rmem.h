@@ -184,7 +184,8 @@ struct rmem_batch {
 	/* NULL, or what to tell server `notice_server` once all of the batch has been done there.
 	 * It travels behind the batch on the same lane, in the same message as its last piece if
 	 * that is a write and the notice is empty. Then all segments are that server's; there may
-	 * be none. The batch ends when the server has the notice. It is sent unless the batch
+	 * be none. The batch ends when the notice is at the server, whose program may be yet to
+	 * look. It is sent unless the batch
 	 * fails, and waits, without holding up other batches, while as many as engine.notices are
 	 * under way. More errors for `status` then: -EINVAL: too long a notice, or a segment for
 	 * another server; -EOPNOTSUPP: the server or the fabric takes no notices. */

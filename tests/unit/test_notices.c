@@ -437,7 +437,7 @@ START_TEST(who_can_not_have_notices_is_told)
 	sending.batch.segments = segments;
 	sending.batch.segment_count = 2;
 	ck_assert_int_eq(finish(&sending), -EINVAL);
-	ck_assert_uint_eq(atomic_load(&far.came), 1);
+	wait_until(&far.came, 1);
 	ck_assert_uint_eq(counted(RMEM_STAT_NOTICES_SENT), 1);
 }
 END_TEST
