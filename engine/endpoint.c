@@ -2,10 +2,12 @@
 #include "engine/endpoint.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/checked.h"
+#include "engine/base/log.h"
 
 #define PIECE_BYTES_MAX (1u << 30) /* lengths of SGEs are 32-bit */
 
@@ -25,6 +27,18 @@ static uint32_t round_depth(uint32_t wanted, uint32_t max)
 static uint32_t notices(const struct rmem_engine_options *options)
 {
 	return options->notices > 0 ? round_depth(options->notices, options->notices) : 0;
+}
+
+/* How many requests a lane may have in flight: what was asked for, as far as the device's send and
+ * completion queues go. One more than that is for the request that ends a drain. */
+static uint32_t lane_depth(const struct rmem_engine_options *options,
+			   const struct rmem_port_limits *port)
+{
+	uint64_t others = RMEM_NOTICE_COMPLETIONS(notices(options));
+	uint64_t room = port->cq_depth_max > others ? port->cq_depth_max - others : 0;
+	uint64_t max = rmem_min_u64(port->depth_max, room / options->lanes);
+
+	return round_depth(options->depth, max > 1 ? (uint32_t)max - 1 : 1);
 }
 
 static void set_limits(struct rmem_plan_limits *limits, const struct rmem_engine_options *options,
@@ -74,7 +88,7 @@ static int lane_create(const struct rmem_connection *connection, unsigned reacto
 		       struct rmem_endpoint *endpoint, struct rmem_error *error)
 {
 	const struct rmem_port_entry *port = connection->port;
-	uint32_t depth = round_depth(options->engine->depth, port->limits.depth_max - 1);
+	uint32_t depth = lane_depth(options->engine, &port->limits);
 	struct rmem_lane_options lane_options = {
 		.depth = depth + 1, /* one for the request that ends a drain */
 		.inline_bytes = port->limits.inline_max_bytes,
@@ -158,6 +172,30 @@ static int check_info(const struct rmem_conn_info *info, struct rmem_error *erro
 	return 0;
 }
 
+/* Says once a port which settings its device forced down. */
+static void tell_limits(struct rmem_port_entry *port, const struct rmem_engine_options *options)
+{
+	uint32_t depth = lane_depth(options, &port->limits);
+	uint64_t message = port->limits.message_max_bytes;
+
+	if (atomic_exchange(&port->is_told, true))
+		return;
+	if (depth < options->depth)
+		rmem_log_warn(
+			RMEM_LOG_ENGINE,
+			"engine.depth is %u instead of %u here: the %s device takes up to %u "
+			"requests in a send queue and %u completions in a queue, for %u lanes",
+			depth, options->depth, port->fabric->scheme, port->limits.depth_max,
+			port->limits.cq_depth_max, options->lanes);
+	if (message < options->chunk_bytes && message < PIECE_BYTES_MAX)
+		rmem_log_warn(RMEM_LOG_ENGINE,
+			      "engine.chunk is %" PRIu64
+			      " bytes instead of %zu here: the %s device "
+			      "takes no longer message",
+			      rmem_round_down(message, RMEM_PAGE_BYTES), options->chunk_bytes,
+			      port->fabric->scheme);
+}
+
 static int fill(struct rmem_connection *connection, const struct rmem_connection_options *options,
 		struct rmem_error *error)
 {
@@ -166,6 +204,7 @@ static int fill(struct rmem_connection *connection, const struct rmem_connection
 
 	if (rc)
 		return rc;
+	tell_limits(connection->port, options->engine);
 	rc = fabric->connect(connection->port->port, options->url,
 			     options->engine->connect_timeout_ms, &connection->conn, error);
 	if (rc)

@@ -101,6 +101,7 @@ struct verbs_control {
 	uint8_t *memory; /* messages that come, then the one that goes */
 	bool is_sending;
 	bool is_probing;
+	uint64_t probe_ns; /* since when a sign of life is waited for */
 	uint64_t token;
 	uint64_t deadline_ns;
 	struct sockaddr_storage peer;
@@ -232,8 +233,9 @@ int verbs_control_ask(struct verbs_control *control, const void *request, size_t
 int verbs_control_look(struct verbs_control *control);
 /* Sees to it that control's next completion makes `completions` readable. */
 int verbs_control_arm(struct verbs_control *control);
-/* Asks for a sign of life. 0, or -ETIMEDOUT when there was none since the last time. */
-int verbs_control_probe(struct verbs_control *control);
+/* Asks for a sign of life. 0, or -ETIMEDOUT when it is asked for already, for at least
+ * `patience_ms`. */
+int verbs_control_probe(struct verbs_control *control, unsigned patience_ms);
 /* One question to the server at `url`, without a connection to stay. */
 int verbs_ask(const char *url, const struct rmem_control_message *question,
 	      enum rmem_wire_type wanted, uint64_t deadline_ns, struct rmem_control_message *answer,

@@ -33,6 +33,10 @@ int verbs_qp_init(struct rdma_cm_id *id, struct ibv_qp *qp)
 
 	if (rdma_init_qp_attr(id, &attr, &mask) != 0)
 		return -errno;
+	/* The side that connects is given no rights at all here, and none later. Yet its peer asks
+	 * for signs of life by writes of no bytes, and a device refuses those, too, with the end of
+	 * the connection. What else may be written is for the memory to say. */
+	attr.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
 	return -ibv_modify_qp(qp, &attr, mask);
 }
 

@@ -187,7 +187,7 @@ static int look(struct rmem_conn *conn)
 	if (rc == 0)
 		rc = look_at_legs(conn);
 	if (rc == 0 && read(conn->timer_fd, &count, sizeof(count)) == sizeof(count))
-		rc = verbs_control_probe(&conn->control);
+		rc = verbs_control_probe(&conn->control, conn->detect_ms / 2);
 	return rc;
 }
 
@@ -217,10 +217,11 @@ int verbs_conn_alive(struct rmem_conn *conn)
 /* --- Lanes -------------------------------------------------------------------------------------
  */
 
-/* Twice this is how long a server that has nothing to do may be dead unnoticed. */
+/* A server that has nothing to do may be dead for a quarter of the time before it is asked for a
+ * sign of life, has half of it to answer, and it takes up to another quarter to look. */
 static void start_probing(struct rmem_conn *conn, unsigned detect_ms)
 {
-	uint64_t ms = rmem_max_u64(detect_ms / 2, PROBE_MIN_MS);
+	uint64_t ms = rmem_max_u64(detect_ms / 4, PROBE_MIN_MS);
 	const struct timespec period = {
 		.tv_sec = (time_t)(ms / 1000),
 		.tv_nsec = (long)(ms % 1000 * RMEM_NS_PER_MS),

@@ -12,7 +12,7 @@
 
 #define REQUESTS_BYTES (GUEST_RECEIVES * SERVER_REQUEST_MAX)
 #define MEMORY_BYTES   (REQUESTS_BYTES + GUEST_SENDS * RMEM_WIRE_MAX_BYTES)
-#define PROBE_TICKS    5
+#define PROBE_TICKS    4
 
 /* | generation 32 | seat 24 | what 8 |; what is below ID_SEND the number of a receive. */
 enum { ID_SEND = GUEST_RECEIVES, ID_PROBE = ID_SEND + GUEST_SENDS };
@@ -80,7 +80,11 @@ static bool guest_send(struct server_client *client, const void *message, size_t
 	return true;
 }
 
-static void probe(struct verbs_guest *guest)
+/* Asks for a sign of life: a write of no bytes, which the device at the other end answers without
+ * any program. False: it can't be asked, or the last question is still without an answer. Some
+ * devices ask for ever when they may ask seven times (soft-RoCE does), so that is not left to the
+ * device. */
+static bool probe(struct verbs_guest *guest)
 {
 	struct ibv_send_wr wr = {
 		.wr_id = make_id(guest, ID_PROBE),
@@ -89,9 +93,10 @@ static void probe(struct verbs_guest *guest)
 	};
 	struct ibv_send_wr *bad;
 
-	/* One that is on its way ends by itself, in an error if nobody answers. */
-	if (!guest->is_probing)
-		guest->is_probing = ibv_post_send(guest->party.qp, &wr, &bad) == 0;
+	if (guest->is_probing)
+		return false;
+	guest->is_probing = ibv_post_send(guest->party.qp, &wr, &bad) == 0;
+	return guest->is_probing;
 }
 
 /* --- Leaving -----------------------------------------------------------------------------------
@@ -161,6 +166,12 @@ void verbs_party_ended(struct verbs_party *party)
 		server_client_close(&guest->client);
 }
 
+static void give_up(struct verbs_guest *guest)
+{
+	rmem_log_warn(RMEM_LOG_SERVER, "%s does not answer", guest->client.label);
+	server_client_close(&guest->client);
+}
+
 void verbs_guest_tick(struct verbs_house *house)
 {
 	bool is_time_to_probe = ++house->ticks % PROBE_TICKS == 0;
@@ -173,8 +184,9 @@ void verbs_guest_tick(struct verbs_house *house)
 			continue;
 		if (guest->is_leaving && guest->linger_ns <= now_ns)
 			guest_destroy(guest);
-		else if (is_time_to_probe && guest->client.is_greeted && !guest->is_leaving)
-			probe(guest);
+		else if (is_time_to_probe && guest->client.is_greeted && !guest->is_leaving &&
+			 !probe(guest))
+			give_up(guest);
 	}
 }
 

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
 #include "engine/fabric.h"
 #include "engine/memory.h"
@@ -20,6 +22,7 @@ struct rmem_port_entry {
 	struct rmem_port *port;
 	unsigned index; /* of the keys in a memory map */
 	struct rmem_port_limits limits;
+	atomic_bool is_told; /* which settings the limits force down */
 	unsigned cq_count;
 	struct rmem_cq *cqs[RMEM_REACTORS_MAX]; /* each its reactor's */
 };

@@ -28,7 +28,8 @@ sync -f "$MNT"
 # A live mount.
 ctl status | tee "$WORK/status"
 grep -qF "$MNT" "$WORK/status"
-grep -qF "$WORK/a.sock" "$WORK/status"
+server_url a
+grep -qF "$URL" "$WORK/status"
 grep -q 'answers on its control socket' "$WORK/status"
 same "True up up alive" "$(ctl status --json |
     field "d['live']['pid'] == $MOUNT_PID, d['servers'][0]['state'], d['servers'][1]['state'], d['mounts'][0]['state']" |
@@ -73,7 +74,8 @@ agree 0
 
 # A server that is gone, then one and the mount that hang.
 server_stop b
-says 'b.sock *down' ctl status
+server_url b
+says "$URL *down" ctl status
 wait_for 5 "the mount to see it" grep -q 'server .*b.sock is down' "$WORK/rmemfs.log"
 agree 1
 grep -qE 'b.sock is down: [0-9.]+[KM] of data there can.t be read, and [0-9]+M free can.t be used' "$WORK/df.err" ||
@@ -81,7 +83,8 @@ grep -qE 'b.sock is down: [0-9.]+[KM] of data there can.t be read, and [0-9]+M f
 kill -STOP "${SERVER_PID[a]}" "$MOUNT_PID"
 ctl status >"$WORK/status"
 kill -CONT "${SERVER_PID[a]}" "$MOUNT_PID"
-grep -q 'a.sock *down' "$WORK/status" || fail "status does not see that a server hangs: $(cat "$WORK/status")"
+server_url a
+grep -q "$URL *down" "$WORK/status" || fail "status does not see that a server hangs: $(cat "$WORK/status")"
 grep -q 'does not answer' "$WORK/status" || fail "status does not see that the mount hangs: $(cat "$WORK/status")"
 
 # A file that is open and deleted when the mount dies: the next mount, or a repair, takes it away.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: run.sh SCENARIO [ARGUMENT...]
 #
-# Runs one scenario (a file beside this one, without the .sh) the way every scenario wants to be run:
+# Runs one scenario (a file beside this one, without the .sh, or a path) the way every scenario wants to be run:
 # in a folder of its own, as a process group of its own, and with a deadline. Whatever becomes of it
 # (it fails, it hangs, somebody presses control-C), what it started is ended, what it mounted is
 # unmounted and the folder is removed. A hanging filesystem hangs the processes that touch it, so
@@ -18,7 +18,10 @@ RMEM_SOURCE=$(cd "$here/../.." && pwd)
 RMEM_LIB=$RMEM_SOURCE/tests/support/lib.sh
 export RMEM_SOURCE RMEM_LIB
 deadline=${RMEM_TEST_SECONDS:-100}
-scenario=$here/${1:?usage: run.sh SCENARIO [ARGUMENT...]}.sh
+case ${1:?usage: run.sh SCENARIO [ARGUMENT...]} in
+*/*) scenario=$1 ;;
+*) scenario=$here/$1.sh ;;
+esac
 shift
 
 for variable in RMEMFS RMEMD RMEMCTL RMEM_HELPERS; do

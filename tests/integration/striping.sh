@@ -28,7 +28,8 @@ same_tree "$SRC/tree" "$MNT/tree"
 cmp "$MNT/big" "$SRC/big"
 timeout 10 "$RMEMCTL" -c "$CONF" status >"$WORK/status.out"
 for name in one two three; do
-    grep -qF "$WORK/$name.sock" "$WORK/status.out" ||
+    server_url "$name"
+    grep -qF "$URL" "$WORK/status.out" ||
         fail "status does not show server $name: $(cat "$WORK/status.out")"
 done
 # A file that is larger than any one server was put on all; with one server lost it cannot be read

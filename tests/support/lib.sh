@@ -9,6 +9,9 @@
 # $WORK   the scenario's own folder, on local disk; logs are $WORK/*.log
 # $MNT    the usual mount point        $CONF  its configuration
 # $SRC    an empty folder beside it, for originals to compare with
+#
+# Servers and mounts meet over shared memory, or over RDMA where RMEM_TEST_VERBS has the address for
+# servers to listen at (tests/vm/scenarios.sh sets it in the guest).
 set -Eeuo pipefail
 shopt -s inherit_errexit
 
@@ -19,6 +22,7 @@ SRC=$WORK/src
 POOL_SIZE=${POOL_SIZE:-256MiB}
 MOUNT_PID=
 declare -A SERVER_PID=() SERVER_LOG=() # the process, and where in the log it begins
+declare -A SERVER_PORT=()              # over RDMA
 mkdir -p "$MNT" "$SRC"
 PATH=$RMEM_HELPERS:$PATH:/usr/sbin:/sbin
 export LC_ALL=C
@@ -119,20 +123,34 @@ says() {
 
 # --- servers
 
-# server_spawn NAME [OPTION...]: rmemd on shm:$WORK/NAME.sock in the background.
+over_verbs() {
+    [ -n "${RMEM_TEST_VERBS:-}" ]
+}
+
+# server_url NAME: sets URL to where the server of that name listens.
+server_url() {
+    URL=shm:$WORK/$1.sock
+    over_verbs || return 0
+    : "${SERVER_PORT[$1]:=$((7471 + ${#SERVER_PORT[@]}))}"
+    URL=verbs://$RMEM_TEST_VERBS:${SERVER_PORT[$1]}
+}
+
+# server_spawn NAME [OPTION...]: rmemd in the background.
 server_spawn() {
     local name=$1
     shift
+    ! over_verbs || set -- --allow-unauthenticated "$@"
     touch "$WORK/$name.log"
     SERVER_LOG[$name]=$(stat -c %s "$WORK/$name.log")
-    "$RMEMD" --listen "shm:$WORK/$name.sock" "$@" >>"$WORK/$name.log" 2>&1 &
+    server_url "$name"
+    "$RMEMD" --listen "$URL" "$@" >>"$WORK/$name.log" 2>&1 &
     SERVER_PID[$name]=$!
 }
 
 server_up() {
     alive "${SERVER_PID[$1]}" || fail "rmemd ($1) ended while it started"
     # A dead server's socket may be there. This one says when it listens.
-    [ -S "$WORK/$1.sock" ] && grep -q 'listens at' <<<"$(tail -c "+$((SERVER_LOG[$1] + 1))" "$WORK/$1.log")"
+    grep -q 'listens at' <<<"$(tail -c "+$((SERVER_LOG[$1] + 1))" "$WORK/$1.log")"
 }
 
 # server_start [NAME [OPTION...]]: the same, and waits until it serves.
@@ -176,7 +194,8 @@ server_kill() {
 config_write() {
     local name list=
     for name in "${@:-rmemd}"; do
-        list+="${list:+, }\"shm:$WORK/$name.sock\""
+        server_url "$name"
+        list+="${list:+, }\"$URL\""
     done
     {
         echo "servers = [ $list ];"
