@@ -101,9 +101,45 @@ const struct conf_key conf_schema[] = {
 		.name = "fs.write",
 		.type = CONF_ENUM,
 		.programs = MOUNT,
-		.words = WORDS("through"),
+		.words = WORDS("through", "back"),
 		.initial = "through",
-		.help = "When a write is answered: `through` once its bytes are in remote memory.",
+		.help = "When a write is answered: `through` once its bytes are in remote memory; "
+			"`back` once they are in memory here, to be sent in large batches soon, at "
+			"fsync and at close. A server that is lost meanwhile then shows as EIO at "
+			"the "
+			"next fsync or close.",
+	},
+	{
+		.name = "fs.dirty_limit",
+		.type = CONF_SIZE,
+		.programs = MOUNT,
+		.min = 64 * KIB,
+		.max = 64 * GIB,
+		.multiple = 4 * KIB,
+		.initial = "64MiB",
+		.help = "With fs.write at `back`: memory for bytes that were not sent yet. From "
+			"half "
+			"of it on they are sent at once; when it is full, writers wait.",
+	},
+	{
+		.name = "fs.dirty_age",
+		.type = CONF_DURATION,
+		.programs = MOUNT,
+		.min = 10 * MS,
+		.max = 3600 * SEC,
+		.initial = "1s",
+		.help = "With fs.write at `back`: bytes are sent when they are so old.",
+	},
+	{
+		.name = "fs.stage_max",
+		.type = CONF_SIZE,
+		.programs = MOUNT,
+		.min = 4 * KIB,
+		.max = 1 * MIB,
+		.multiple = 4 * KIB,
+		.initial = "128KiB",
+		.help = "With fs.write at `back`: a longer write goes through, because copying it "
+			"costs as much as sending it.",
 	},
 	{
 		.name = "fs.writeback_cache",

@@ -51,7 +51,7 @@ extern const size_t conf_schema_count;
 
 /* The values of enum settings, in the order of their words. */
 enum conf_cache { CONF_CACHE_DEFAULT, CONF_CACHE_NONE, CONF_CACHE_AUTO, CONF_CACHE_ALWAYS };
-enum conf_write { CONF_WRITE_THROUGH };
+enum conf_write { CONF_WRITE_THROUGH, CONF_WRITE_BACK };
 enum conf_sync { CONF_SYNC_FSYNC, CONF_SYNC_COMMIT };
 enum conf_poll { CONF_POLL_BUSY, CONF_POLL_EVENT, CONF_POLL_ADAPTIVE };
 enum conf_huge_pages { CONF_HUGE_AUTO, CONF_HUGE_OFF, CONF_HUGE_REQUIRE };

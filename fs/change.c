@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/log.h"
+#include "fs/dirty.h"
 #include "fs/inode_table.h"
 
 #define ATTEMPTS_MAX 100
@@ -89,8 +90,8 @@ void change_drop_name(struct change *change, struct inode *inode)
 	assert(change->victim == NULL);
 	change->victim = inode;
 	/* Pages that bytes are on their way to must not go to another file. */
-	change->victim_orphan =
-		inode->opens > 0 || gate_is_busy(&inode->gate) || !inode_is_quick(attr);
+	change->victim_orphan = inode->opens > 0 || gate_is_busy(&inode->gate) ||
+				dirty_any(inode->dirty_file) || !inode_is_quick(attr);
 }
 
 /* All of the victim's, at once. -E2BIG: it is more than that. */

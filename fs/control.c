@@ -90,6 +90,22 @@ static void print_reactors(FILE *out, struct rmem_engine *engine)
 	}
 }
 
+static void print_writing(FILE *out, const struct data_shared *data)
+{
+	struct data_stats stats;
+
+	if (data == NULL || !data_stats_read(data, &stats)) {
+		fprintf(out, "{\"mode\": \"through\"}");
+		return;
+	}
+	fprintf(out,
+		"{\"mode\": \"back\", \"dirty_bytes\": %" PRIu64 ", \"dirty_bytes_max\": %" PRIu64
+		", \"flushed_bytes\": %" PRIu64 ", \"flush_batches\": %" PRIu64
+		", \"flush_errors\": %" PRIu64 ", \"throttled_writes\": %" PRIu64 "}",
+		stats.dirty_bytes, stats.dirty_bytes_max, stats.flushed_bytes, stats.flush_batches,
+		stats.flush_errors, stats.throttled);
+}
+
 static void print_document(const struct control *control, FILE *out)
 {
 	struct volume_usage usage;
@@ -100,9 +116,11 @@ static void print_document(const struct control *control, FILE *out)
 	print_string(out, control->options.mountpoint);
 	fprintf(out,
 		",\n  \"bytes_total\": %" PRIu64 ",\n  \"bytes_free\": %" PRIu64
-		",\n  \"inodes\": %" PRIu64 ",\n  \"servers\": [",
+		",\n  \"inodes\": %" PRIu64 ",\n  \"write\": ",
 		usage.pages_total * VOLUME_PAGE_BYTES, usage.pages_available * VOLUME_PAGE_BYTES,
 		usage.inodes);
+	print_writing(out, control->options.data);
+	fprintf(out, ",\n  \"servers\": [");
 	print_servers(out, control->options.engine);
 	fprintf(out, "\n  ],\n  \"reactors\": [");
 	print_reactors(out, control->options.engine);

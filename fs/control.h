@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "engine/rmem.h"
+#include "fs/data.h"
 #include "fs/volume.h"
 
 struct control;
@@ -17,6 +18,7 @@ struct control_options {
 	const char *mountpoint;
 	struct rmem_engine *engine;
 	struct volume *volume;
+	const struct data_shared *data; /* NULL: nothing is said of writing back */
 };
 
 /* "FOLDER/control.sock" for "lmdb:FOLDER". -ENAMETOOLONG when no socket fits there. */

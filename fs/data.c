@@ -12,13 +12,6 @@
 
 #define RETRY_MS 20 /* how often a request that waits for a lost server looks again */
 
-struct data_thread {
-	struct data_shared *shared;
-	struct rmem_reactor *reactor;
-	struct data_request *waiting; /* for a lost server */
-	struct rmem_timeout retry;
-};
-
 static uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -31,10 +24,13 @@ static uint64_t now_ns(void)
 static void finish_locked(struct data_request *request, int status)
 {
 	struct inode *inode = request->inode;
+	struct data_thread *thread = request->thread;
 	struct io_waiter *next = gate_leave(&inode->gate, &request->waiter);
 
 	pthread_mutex_unlock(&inode->lock);
 	gate_resume(next);
+	if (request->pages.got != NULL)
+		dirty_pool_put(thread->shared->pool, request->pages.got);
 	request->done(request, status);
 }
 
@@ -50,13 +46,13 @@ static void wait_for_server(struct data_request *request)
 	struct data_thread *thread = request->thread;
 	uint64_t now;
 
-	if (thread->shared->wait_ms == 0) {
+	if (thread->shared->options.wait_ms == 0) {
 		finish(request, -EIO);
 		return;
 	}
 	now = now_ns();
 	if (request->deadline_ns == 0)
-		request->deadline_ns = now + (uint64_t)thread->shared->wait_ms * 1000000u;
+		request->deadline_ns = now + (uint64_t)thread->shared->options.wait_ms * 1000000u;
 	if (atomic_load_explicit(&request->interrupted, memory_order_relaxed)) {
 		finish(request, -EINTR);
 		return;
@@ -75,15 +71,26 @@ static void transferred(struct rmem_batch *batch, int status)
 {
 	struct data_request *request = RMEM_CONTAINER_OF(batch, struct data_request, batch);
 
-	if (RMEM_UNLIKELY(status != 0)) {
-		if (status == -ENOTCONN)
-			wait_for_server(request);
-		else
-			finish(request, -EIO);
-		return;
-	}
 	pthread_mutex_lock(&request->inode->lock);
-	finish_locked(request, data_apply(request->thread->shared, request));
+	request->inode->through -= request->kind == DATA_WRITE;
+	if (RMEM_LIKELY(status == 0)) {
+		finish_locked(request, data_apply(request->thread->shared, request));
+	} else if (status == -ENOTCONN) {
+		pthread_mutex_unlock(&request->inode->lock);
+		wait_for_server(request);
+	} else {
+		finish_locked(request, -EIO);
+	}
+}
+
+/* The write is in dirty pages. */
+static void finish_staged(struct data_request *request)
+{
+	struct data_thread *thread = request->thread;
+
+	data_flush_note(thread, request->inode);
+	finish_locked(request, 0);
+	data_flush_pump(thread);
 }
 
 static void resume(struct io_waiter *waiter)
@@ -112,6 +119,10 @@ static void run_locked(struct data_request *request)
 		assert(next == NULL); /* who entered in between would have kept us out */
 		result = data_plan(thread->shared, request);
 	}
+	if (result == DATA_STAGED) {
+		finish_staged(request);
+		return;
+	}
 	if (result == 0 && request->segment_count == 0) {
 		finish_locked(request, data_apply(thread->shared, request));
 		return;
@@ -120,6 +131,7 @@ static void run_locked(struct data_request *request)
 		finish_locked(request, result);
 		return;
 	}
+	inode->through += result == 0 && request->kind == DATA_WRITE;
 	pthread_mutex_unlock(&inode->lock);
 	if (result == -ENOTCONN) {
 		wait_for_server(request);
@@ -157,10 +169,33 @@ static void retry_waiting(struct rmem_timeout *timeout)
 	}
 }
 
-void data_start(struct data_thread *thread, struct data_request *request)
+void data_enter(struct data_request *request)
 {
 	struct inode *inode = request->inode;
 
+	request->call.fn = run_resumed;
+	pthread_mutex_lock(&inode->lock);
+	if (gate_enter(&inode->gate, &request->waiter))
+		run_locked(request);
+	else
+		pthread_mutex_unlock(&inode->lock);
+}
+
+/* Whether the write should get pages to be staged in. */
+static bool may_stage(const struct data_shared *shared, struct data_request *request)
+{
+	uint64_t first = request->offset / VOLUME_PAGE_BYTES;
+	uint64_t last = (request->offset + request->length - 1) / VOLUME_PAGE_BYTES;
+
+	if (shared->pool == NULL || request->kind != DATA_WRITE || request->length == 0 ||
+	    request->length > shared->options.stage_bytes)
+		return false;
+	request->pages.count = (uint32_t)(last - first + 1);
+	return request->pages.count <= shared->pool->count;
+}
+
+void data_start(struct data_thread *thread, struct data_request *request)
+{
 	if (request->kind != DATA_READ &&
 	    !rmem_range_ok(request->offset, request->length, VOLUME_SIZE_MAX)) {
 		request->done(request, -EFBIG);
@@ -170,18 +205,31 @@ void data_start(struct data_thread *thread, struct data_request *request)
 	request->transferred = 0;
 	request->dropped = false;
 	request->deadline_ns = 0;
+	request->pages.got = NULL;
 	request->waiter.exclusive = request->kind >= DATA_TRUNCATE;
 	request->waiter.resume = resume;
-	request->call.fn = run_resumed;
-	pthread_mutex_lock(&inode->lock);
-	if (gate_enter(&inode->gate, &request->waiter))
-		run_locked(request);
-	else
-		pthread_mutex_unlock(&inode->lock);
+	if (request->kind == DATA_SYNC)
+		data_flush_sync(thread, request);
+	else if (!may_stage(thread->shared, request) || data_flush_reserve(thread, request))
+		data_enter(request);
 }
 
-int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsigned wait_ms,
-		       struct data_shared **result, struct rmem_error *error)
+static int create_pool(struct data_shared *shared, struct rmem_error *error)
+{
+	int status;
+
+	if (shared->options.dirty_bytes == 0)
+		return 0;
+	status = dirty_pool_create(shared->engine, shared->options.dirty_bytes, &shared->pool,
+				   error);
+	if (status == 0)
+		shared->pool_high = shared->pool->count / 2;
+	return status;
+}
+
+int data_shared_create(struct rmem_engine *engine, struct volume *volume,
+		       const struct data_options *options, struct data_shared **result,
+		       struct rmem_error *error)
 {
 	struct data_shared *shared = calloc(1, sizeof(*shared));
 	int status;
@@ -190,7 +238,7 @@ int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsign
 		return rmem_fail(error, ENOMEM, "out of memory");
 	shared->engine = engine;
 	shared->volume = volume;
-	shared->wait_ms = wait_ms;
+	shared->options = *options;
 	shared->zeros = mmap(NULL, VOLUME_PAGE_BYTES, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (shared->zeros == MAP_FAILED) {
@@ -199,6 +247,8 @@ int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsign
 	}
 	status = rmem_memory_register(engine, shared->zeros, VOLUME_PAGE_BYTES,
 				      &shared->zeros_memory, error);
+	if (status == 0)
+		status = create_pool(shared, error);
 	if (status != 0) {
 		data_shared_destroy(shared);
 		return status;
@@ -211,6 +261,7 @@ void data_shared_destroy(struct data_shared *shared)
 {
 	if (shared == NULL)
 		return;
+	dirty_pool_destroy(shared->pool);
 	if (shared->zeros_memory != NULL)
 		rmem_memory_unregister(shared->zeros_memory);
 	munmap(shared->zeros, VOLUME_PAGE_BYTES);
@@ -219,7 +270,7 @@ void data_shared_destroy(struct data_shared *shared)
 
 bool data_waits(const struct data_shared *shared)
 {
-	return shared->wait_ms != 0;
+	return shared->options.wait_ms != 0;
 }
 
 int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
@@ -232,6 +283,14 @@ int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
 	thread->shared = shared;
 	thread->reactor = reactor;
 	thread->retry.fn = retry_waiting;
+	if (shared->pool != NULL) {
+		int status = data_flush_init(thread);
+
+		if (status != 0) {
+			data_thread_destroy(thread);
+			return status;
+		}
+	}
 	*result = thread;
 	return 0;
 }
@@ -241,5 +300,6 @@ void data_thread_destroy(struct data_thread *thread)
 	if (thread == NULL)
 		return;
 	rmem_timeout_cancel(thread->reactor, &thread->retry);
+	data_flush_finish(thread);
 	free(thread);
 }

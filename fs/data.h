@@ -8,22 +8,27 @@
  *
  * A request's life: enter the inode's gate; plan under the inode's lock (look the range up,
  * allocate for holes, build segments); submit one batch without any lock; apply under the lock
- * (written state, size, times, unmapping); leave the gate; done. */
+ * (written state, size, times, unmapping); leave the gate; done.
+ *
+ * With options.dirty_bytes, writes are "back": short ones end once they are copied into dirty pages
+ * (data_stage.c), which data_flush.c takes to remote memory later. Space is allocated first, so
+ * that a full volume is told to the writer. */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "engine/rmem.h"
+#include "fs/dirty_pool.h"
 #include "fs/extent.h"
 #include "fs/gate.h"
 #include "fs/inode.h"
 #include "fs/volume.h"
 
 /* A read or write of 1 MiB at any offset touches 257 pages, each perhaps an extent of its own, and
- * wants up to three pads of zeros. */
+ * with dirty bytes in its middle, and wants up to three pads of zeros. */
 #define DATA_TRANSFER_MAX (1u << 20) /* bytes of one read or write */
-#define DATA_SEGMENTS_MAX (DATA_TRANSFER_MAX / VOLUME_PAGE_BYTES + 8)
+#define DATA_SEGMENTS_MAX (2 * (DATA_TRANSFER_MAX / VOLUME_PAGE_BYTES) + 8)
 #define DATA_PIECES_MAX	  64
 
 enum data_kind {
@@ -31,7 +36,10 @@ enum data_kind {
 	DATA_WRITE,
 	DATA_TRUNCATE,
 	DATA_FALLOCATE,
-	DATA_TRIM, /* give back what growing took ahead of need; at last close */
+	DATA_TRIM,    /* give back what growing took ahead of need; at last close */
+	DATA_DISCARD, /* forget what is dirty: nobody will ever read it */
+	DATA_SYNC, /* wait until what is dirty now was flushed; errors are in the inode's dirty_file
+		    */
 };
 
 enum data_flags {
@@ -60,6 +68,9 @@ struct data_request {
 	struct data_thread *thread;
 	struct data_request *next;
 	struct io_waiter waiter;
+	struct dirty_wait pages; /* for a write that may be staged */
+	uint32_t since_ms;	 /* waiting for them */
+	uint64_t sequence;	 /* sync: up to this */
 	struct rmem_call call;
 	struct rmem_batch batch;
 	uint64_t deadline_ns; /* of waiting for a lost server; 0: not waiting yet */
@@ -71,18 +82,43 @@ struct data_request {
 struct data_shared;
 struct data_thread;
 
-/* What all data threads of a mount share. `wait_ms`: how long an operation waits for a lost server
- * before it fails with -EIO (0: not at all). */
-int data_shared_create(struct rmem_engine *engine, struct volume *volume, unsigned wait_ms,
-		       struct data_shared **shared, struct rmem_error *error) RMEM_MUST_CHECK;
+struct data_options {
+	unsigned
+		wait_ms; /* for a lost server, before an operation fails with -EIO; 0: not at all */
+	uint64_t dirty_bytes;  /* memory for dirty pages; 0: all writes go through */
+	unsigned dirty_age_ms; /* dirty pages are flushed when they are so old */
+	uint64_t stage_bytes;  /* longer writes go through */
+};
+
+/* What all data threads of a mount share. */
+int data_shared_create(struct rmem_engine *engine, struct volume *volume,
+		       const struct data_options *options, struct data_shared **shared,
+		       struct rmem_error *error) RMEM_MUST_CHECK;
 void data_shared_destroy(struct data_shared *shared);
 
 /* Whether operations wait for lost servers, so that an interrupt matters to them. */
 bool data_waits(const struct data_shared *shared);
 
+/* All are created before the first is driven. */
 int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
 		       struct data_thread **thread) RMEM_MUST_CHECK;
 void data_thread_destroy(struct data_thread *thread); /* nothing may be in flight */
+
+/* The mount ends: flushes what is dirty, without waiting for its age. True: nothing is left; until
+ * then drive the reactor and ask again. `give_up`: what cannot be flushed at once is dropped. */
+bool data_thread_drain(struct data_thread *thread, bool give_up);
+
+struct data_stats {
+	uint64_t dirty_bytes, dirty_bytes_max;
+	uint64_t flushed_bytes, flush_batches, flush_errors;
+	uint64_t throttled; /* writes that had to wait for a free page */
+};
+/* Any thread. False: writes go through, there is nothing to tell. */
+bool data_stats_read(const struct data_shared *shared, struct data_stats *stats);
+
+/* lseek with SEEK_DATA or SEEK_HOLE; inode->lock held. -ENXIO, -EIO, -ENOMEM. */
+int data_seek(struct volume *volume, struct inode *inode, int whence, uint64_t offset,
+	      uint64_t *found) RMEM_MUST_CHECK;
 
 /* Starts a request; `done` may be called before this returns. Status: 0; -EIO (a server is lost, or
  * its memory); -ENOSPC; -EFBIG (beyond VOLUME_SIZE_MAX); -EINTR; -EOPNOTSUPP (fallocate modes other

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/checked.h"
+#include "fs/dirty.h"
 
 int data_add_segment(struct data_shared *shared, struct data_request *request,
 		     const struct extent_piece *piece, uint64_t at, uint64_t length, void *local)
@@ -56,6 +57,7 @@ void data_touch(struct data_request *request, struct inode_attr *attr)
 int data_zero_within_page(struct data_shared *shared, struct data_request *request, uint64_t from,
 			  uint64_t to)
 {
+	struct dirty_range dirty;
 	struct extent_piece piece;
 	int result;
 
@@ -66,7 +68,18 @@ int data_zero_within_page(struct data_shared *shared, struct data_request *reque
 		return result;
 	if (piece.kind != EXTENT_WRITTEN)
 		return 0;
-	return data_add_segment(shared, request, &piece, from, to - from, shared->zeros);
+	/* What is dirty is zeroed where it is, with the rest of the change. */
+	if (!dirty_next(request->inode->dirty_file, from, to, &dirty))
+		return data_add_segment(shared, request, &piece, from, to - from, shared->zeros);
+	if (from < dirty.offset) {
+		result = data_add_segment(shared, request, &piece, from, dirty.offset - from,
+					  shared->zeros);
+		if (result != 0)
+			return result;
+	}
+	from = dirty.offset + dirty.length;
+	return from < to ? data_add_segment(shared, request, &piece, from, to - from, shared->zeros)
+			 : 0;
 }
 
 int data_zero_gap(struct data_shared *shared, struct data_request *request, uint64_t upto)
@@ -77,16 +90,12 @@ int data_zero_gap(struct data_shared *shared, struct data_request *request, uint
 				     rmem_min_u64(rmem_round_up(size, VOLUME_PAGE_BYTES), upto));
 }
 
-static int plan_read(struct data_shared *shared, struct data_request *request)
+/* [at, end) holds nothing dirty. */
+static int plan_read_clean(struct data_shared *shared, struct data_request *request, uint64_t at,
+			   uint64_t end)
 {
 	struct extent_piece pieces[DATA_PIECES_MAX];
-	uint64_t size = request->inode->attr.size, at = request->offset, end;
 
-	request->transferred = 0;
-	if (at >= size)
-		return 0;
-	end = at + rmem_min_u64(request->length, size - at);
-	request->transferred = end - at;
 	while (at < end) {
 		int count = extent_lookup(shared->volume, request->inode, at, end - at, pieces,
 					  DATA_PIECES_MAX);
@@ -108,6 +117,29 @@ static int plan_read(struct data_shared *shared, struct data_request *request)
 		}
 	}
 	return 0;
+}
+
+/* Dirty bytes are copied now: they may be flushed, and overwritten, before the rest arrives. */
+static int plan_read(struct data_shared *shared, struct data_request *request)
+{
+	uint64_t size = request->inode->attr.size, at = request->offset, end;
+	struct dirty_range dirty;
+	int result;
+
+	request->transferred = 0;
+	if (at >= size)
+		return 0;
+	end = at + rmem_min_u64(request->length, size - at);
+	request->transferred = end - at;
+	while (dirty_next(request->inode->dirty_file, at, end, &dirty)) {
+		result = plan_read_clean(shared, request, at, dirty.offset);
+		if (result != 0)
+			return result;
+		memcpy(request->buffer + (dirty.offset - request->offset), dirty.bytes,
+		       dirty.length);
+		at = dirty.offset + dirty.length;
+	}
+	return plan_read_clean(shared, request, at, end);
 }
 
 /* One piece of the pages that a write touches. Fresh pages get pads in front and, within the file,
@@ -156,6 +188,11 @@ static int plan_write(struct data_shared *shared, struct data_request *request)
 	request->fresh = false;
 	if (request->length == 0)
 		return 0;
+	if (shared->pool != NULL) {
+		result = data_stage(shared, request);
+		if (result != 0)
+			return result;
+	}
 	result = extent_allocate(shared->volume, inode, request->offset, request->length,
 				 EXTENT_GROW);
 	if (result != 0)
@@ -190,6 +227,8 @@ static int apply_write(struct data_shared *shared, struct data_request *request)
 
 	if (request->length == 0)
 		return 0;
+	if (request->waiter.exclusive) /* else nothing of it is dirty */
+		dirty_overwrite(inode->dirty_file, request->offset, end, request->buffer);
 	if (request->fresh) {
 		extent_mark_written(shared->volume, inode, request->offset, request->length);
 		dirty |= INODE_DIRTY_MAP;
@@ -214,6 +253,8 @@ int data_plan(struct data_shared *shared, struct data_request *request)
 	case DATA_FALLOCATE:
 		return data_plan_fallocate(shared, request);
 	case DATA_TRIM:
+	case DATA_DISCARD:
+	case DATA_SYNC:
 		return 0;
 	}
 	return -EINVAL;
@@ -232,6 +273,11 @@ int data_apply(struct data_shared *shared, struct data_request *request)
 		return data_apply_fallocate(shared, request);
 	case DATA_TRIM:
 		return extent_trim(shared->volume, request->inode);
+	case DATA_DISCARD:
+		request->pages.got = dirty_truncate(request->inode->dirty_file, 0);
+		return 0;
+	case DATA_SYNC:
+		return 0;
 	}
 	return -EINVAL;
 }

@@ -6,6 +6,7 @@
 
 #include "engine/base/checked.h"
 #include "fs/data_plan.h"
+#include "fs/dirty.h"
 
 int data_plan_truncate(struct data_shared *shared, struct data_request *request)
 {
@@ -14,11 +15,20 @@ int data_plan_truncate(struct data_shared *shared, struct data_request *request)
 	return 0;
 }
 
+/* Pages that stopped being dirty may have kept a size and a written state from the store. */
+static void note_dropped(struct data_shared *shared, struct data_request *request)
+{
+	if (request->pages.got != NULL)
+		inode_mark_dirty(shared->volume, request->inode,
+				 INODE_DIRTY_ATTR | INODE_DIRTY_MAP);
+}
+
 int data_apply_truncate(struct data_shared *shared, struct data_request *request)
 {
 	struct inode *inode = request->inode;
 	struct inode_attr attr = inode->attr;
 	bool shrinks = request->offset < attr.size;
+	int result;
 
 	attr.size = request->offset;
 	data_touch(request, &attr);
@@ -27,8 +37,13 @@ int data_apply_truncate(struct data_shared *shared, struct data_request *request
 		inode_mark_dirty(shared->volume, inode, INODE_DIRTY_ATTR);
 		return 0;
 	}
-	return extent_unmap(shared->volume, inode,
-			    rmem_round_up(request->offset, VOLUME_PAGE_BYTES), UINT64_MAX, &attr);
+	result = extent_unmap(shared->volume, inode,
+			      rmem_round_up(request->offset, VOLUME_PAGE_BYTES), UINT64_MAX, &attr);
+	if (result == 0) {
+		request->pages.got = dirty_truncate(inode->dirty_file, request->offset);
+		note_dropped(shared, request);
+	}
+	return result;
 }
 
 /* The edges of a range that is to read as zeros, where they share a page with what stays. */
@@ -74,9 +89,18 @@ int data_apply_fallocate(struct data_shared *shared, struct data_request *reques
 	unsigned dirty = INODE_DIRTY_ATTR;
 
 	data_touch(request, &attr);
-	if (request->mode & FALLOC_FL_PUNCH_HOLE)
-		return extent_unmap(shared->volume, inode, request->offset, request->length, &attr);
+	if (request->mode & FALLOC_FL_PUNCH_HOLE) {
+		int result = extent_unmap(shared->volume, inode, request->offset, request->length,
+					  &attr);
+
+		if (result == 0) {
+			request->pages.got = dirty_punch(inode->dirty_file, request->offset, end);
+			note_dropped(shared, request);
+		}
+		return result;
+	}
 	if (request->mode & FALLOC_FL_ZERO_RANGE) {
+		request->pages.got = dirty_punch(inode->dirty_file, request->offset, end);
 		extent_mark_unwritten(shared->volume, inode, request->offset, request->length);
 		dirty |= INODE_DIRTY_MAP;
 	}

@@ -8,6 +8,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/log.h"
+#include "fs/dirty.h"
 #include "fs/extent_map.h"
 
 #define CHUNK_PAGES RECORD_CHUNK_PAGES
@@ -152,7 +153,7 @@ int extent_flush(struct volume *volume, struct inode *inode, struct store_txn *t
 		return 0;
 	HASH_ITER (hh, inode->map->chunks, chunk, next) {
 		if (result == 0 && chunk->dirty)
-			result = chunk_put(txn, inode->ino, chunk, &chunk->extents);
+			result = chunk_put(txn, inode, chunk, &chunk->extents);
 	}
 	return result;
 }
@@ -164,14 +165,14 @@ void extent_flushed(struct inode *inode)
 	if (inode->map == NULL)
 		return;
 	HASH_ITER (hh, inode->map->chunks, chunk, next) {
-		chunk->dirty = false;
+		chunk->dirty = !chunk_is_whole(inode, chunk);
 	}
 }
 
 void extent_forget(struct inode *inode)
 {
 	if (inode->map == NULL || inode->map->ahead || (inode->dirty & INODE_DIRTY_MAP) ||
-	    inode->gate.shared > 0 || inode->gate.exclusive)
+	    inode->gate.shared > 0 || inode->gate.exclusive || dirty_any(inode->dirty_file))
 		return;
 	extent_map_destroy(inode->map);
 	inode->map = NULL;

@@ -36,8 +36,9 @@ void change_follow(struct change *change)
 {
 	for (unsigned i = 0; i < change->count; i++) {
 		chunk_replace(change->chunks[i], &change->extents[i]);
-		/* The record was put with the written state as it is in memory. */
-		change->chunks[i]->dirty = false;
+		/* The record was put with the written state as it is in memory, or what of it may
+		 * be in the store. */
+		change->chunks[i]->dirty = !chunk_is_whole(change->inode, change->chunks[i]);
 	}
 	change->count = 0;
 	change->inode->attr = change->attr;
@@ -48,7 +49,7 @@ int change_put(struct change *change, struct store_txn *txn)
 	int result = alloc_store(change->volume->allocator, txn);
 
 	for (unsigned i = 0; result == 0 && i < change->count; i++)
-		result = chunk_put(txn, change->inode->ino, change->chunks[i], &change->extents[i]);
+		result = chunk_put(txn, change->inode, change->chunks[i], &change->extents[i]);
 	if (result == 0)
 		result = inode_put_record(txn, change->inode, &change->attr);
 	return result;

@@ -7,6 +7,7 @@
 
 #include "engine/base/checked.h"
 #include "fs/bitmap.h"
+#include "fs/dirty.h"
 
 /* --- Extent arrays ---------------------------------------------------------------------------- */
 
@@ -268,6 +269,25 @@ static bool all_written(const struct chunk *chunk, const struct extent_array *ex
 	return true;
 }
 
+/* How many pages of the chunk may count as written in the store. */
+static uint32_t stored_pages(const struct inode *inode, const struct chunk *chunk)
+{
+	uint64_t limit = dirty_size_limit(inode->dirty_file), base;
+
+	if (RMEM_LIKELY(limit == UINT64_MAX))
+		return RECORD_CHUNK_PAGES;
+	limit = rmem_round_up(limit, VOLUME_PAGE_BYTES) / VOLUME_PAGE_BYTES;
+	base = chunk->index * RECORD_CHUNK_PAGES;
+	return limit <= base ? 0 : (uint32_t)rmem_min_u64(limit - base, RECORD_CHUNK_PAGES);
+}
+
+bool chunk_is_whole(const struct inode *inode, const struct chunk *chunk)
+{
+	uint32_t end = stored_pages(inode, chunk);
+
+	return chunk_find_change(chunk, end, RECORD_CHUNK_PAGES, false) == RECORD_CHUNK_PAGES;
+}
+
 /* Bits of pages without an extent must not reach the store. */
 static void copy_written(const struct chunk *chunk, const struct extent_array *extents,
 			 uint64_t written[RECORD_CHUNK_WORDS])
@@ -280,13 +300,14 @@ static void copy_written(const struct chunk *chunk, const struct extent_array *e
 		written[word] &= word < chunk->written_words ? chunk->written[word] : 0;
 }
 
-int chunk_put(struct store_txn *txn, uint64_t ino, const struct chunk *chunk,
+int chunk_put(struct store_txn *txn, const struct inode *inode, const struct chunk *chunk,
 	      const struct extent_array *extents)
 {
-	uint64_t written[RECORD_CHUNK_WORDS];
+	uint64_t written[RECORD_CHUNK_WORDS], ino = inode->ino;
 	uint8_t small[4096], *buffer = small;
 	size_t size = record_chunk_bytes(extents->count);
-	bool all = all_written(chunk, extents);
+	uint32_t end = stored_pages(inode, chunk);
+	bool all = end == RECORD_CHUNK_PAGES && all_written(chunk, extents);
 	struct record_key key;
 	int result;
 
@@ -298,8 +319,11 @@ int chunk_put(struct store_txn *txn, uint64_t ino, const struct chunk *chunk,
 		buffer = malloc(size);
 	if (buffer == NULL)
 		return -ENOMEM;
-	if (!all)
+	if (!all) {
 		copy_written(chunk, extents, written);
+		if (end < RECORD_CHUNK_PAGES)
+			bitmap_clear(written, end, RECORD_CHUNK_PAGES);
+	}
 	result = store_put(
 		txn, record_key_pair(&key, RECORD_CHUNK, ino, chunk->index),
 		record_encode_chunk(buffer, extents->items, extents->count, all ? NULL : written));

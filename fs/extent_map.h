@@ -61,9 +61,11 @@ int extent_array_append(struct extent_array *extents,
 void extent_array_finish(struct extent_array *extents);
 
 /* Puts the record of `chunk` with `extents` in place of its own into `txn`, or deletes it when
- * there are none. */
-int chunk_put(struct store_txn *txn, uint64_t ino, const struct chunk *chunk,
+ * there are none. Pages behind the size that the inode has in the store (dirty_size_limit()) don't
+ * count as written there: chunk_is_whole() says whether that was all of it. */
+int chunk_put(struct store_txn *txn, const struct inode *inode, const struct chunk *chunk,
 	      const struct extent_array *extents) RMEM_MUST_CHECK;
+bool chunk_is_whole(const struct inode *inode, const struct chunk *chunk);
 /* After the commit: takes over `extents`, which becomes empty; the written state of pages that have
  * no extent any more is cleared. */
 void chunk_replace(struct chunk *chunk, struct extent_array *extents);

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "engine/base/log.h"
+#include "fs/dirty.h"
 #include "fs/extent.h"
 #include "fs/inode_table.h"
 
@@ -43,6 +44,7 @@ int inode_table_create(struct inode_table **out)
 static void inode_free(struct inode *inode)
 {
 	extent_map_destroy(inode->map);
+	dirty_file_destroy(inode->dirty_file);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);
 }
@@ -237,6 +239,7 @@ static void unref_locked(struct volume *volume, struct inode *inode, uint64_t co
 	pthread_mutex_unlock(&table->lock);
 
 	assert(inode->opens == 0 && inode->dirty == 0);
+	assert(!dirty_any(inode->dirty_file)); /* they hold a reference */
 	if (!inode->orphan) {
 		inode_free(inode);
 	} else if (inode_is_quick(&inode->attr)) {

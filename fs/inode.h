@@ -29,6 +29,7 @@
 #include "fs/store.h"
 #include "fs/volume.h"
 
+struct dirty_file;
 struct extent_map;
 
 #define INODE_ROOT 1u
@@ -79,6 +80,9 @@ struct inode {
 	bool removed;		/* nlink is 0 and its records are gone */
 	struct extent_map *map; /* regular files, NULL until first needed */
 	struct io_gate gate;	/* data operations in flight; fs/data.c */
+	unsigned through;	/* writes among them that go straight to remote memory */
+	struct dirty_file
+		*dirty_file; /* what was written and not flushed; NULL until first needed */
 };
 
 /* The inode with this number, from memory or the store, with one more reference.
@@ -105,8 +109,9 @@ int inode_flush(struct volume *volume, struct inode *inode) RMEM_MUST_CHECK;
 /* All dirty inodes. Returns the first error after having tried each. */
 int inode_flush_all(struct volume *volume) RMEM_MUST_CHECK;
 
-/* inode->lock held: puts `attr` as the inode's record into `txn`. The caller makes it inode->attr
- * once the transaction has committed. Errors: -ESTALE (removed), -ENOSPC, -EIO. */
+/* inode->lock held: puts `attr` as the inode's record into `txn`, but for a size that bytes wait
+ * for which were not flushed yet (dirty_size_limit()). The caller makes it inode->attr once the
+ * transaction has committed. Errors: -ESTALE (removed), -ENOSPC, -EIO. */
 int inode_put_record(struct store_txn *txn, const struct inode *inode,
 		     const struct inode_attr *attr) RMEM_MUST_CHECK;
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/base/checked.h"
+#include "fs/dirty.h"
 #include "fs/extent.h"
 #include "fs/inode_table.h"
 #include "fs/record.h"
@@ -36,13 +38,15 @@ int inode_load_record(struct volume *volume, uint64_t ino, struct inode_attr *at
 int inode_put_record(struct store_txn *txn, const struct inode *inode,
 		     const struct inode_attr *attr)
 {
+	struct inode_attr stored = *attr;
 	struct record_key key;
 	struct record_inode value;
 
 	if (inode->removed)
 		return -ESTALE;
+	stored.size = rmem_min_u64(attr->size, dirty_size_limit(inode->dirty_file));
 	return store_put(txn, record_key_number(&key, RECORD_INODE, inode->ino),
-			 record_encode_inode(&value, attr));
+			 record_encode_inode(&value, &stored));
 }
 
 int inode_put_orphan(struct store_txn *txn, const struct inode *inode,

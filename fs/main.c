@@ -117,6 +117,7 @@ static void start_control(struct process *process)
 		.mountpoint = process->mountpoint,
 		.engine = process->engine,
 		.volume = process->volume,
+		.data = process->mount.data,
 	};
 	struct rmem_error error;
 
@@ -142,6 +143,7 @@ static int start(struct process *process, struct rmem_error *error)
 {
 	const struct conf *conf = process->options.conf;
 	struct volume_options volume;
+	struct data_options data;
 	struct session_options session = {
 		.mountpoint = process->mountpoint,
 		.source = process->config_path,
@@ -165,9 +167,9 @@ static int start(struct process *process, struct rmem_error *error)
 		result = connect_servers(process, error);
 	if (result == 0)
 		(void)!volume_report_missing(process->volume); /* warns */
+	options_data(conf, &data);
 	if (result == 0)
-		result = data_shared_create(process->engine, process->volume,
-					    (unsigned)(conf_duration_us(conf, "fs.wait") / 1000),
+		result = data_shared_create(process->engine, process->volume, &data,
 					    &process->mount.data, error);
 	if (result != 0)
 		return result;

@@ -20,7 +20,8 @@ extern const struct fuse_lowlevel_ops ops_table;
 struct open_file {
 	struct inode *inode; /* holds a reference */
 	bool writable;
-	bool direct; /* the kernel does not cache what goes through it */
+	bool direct;	      /* the kernel does not cache what goes through it */
+	uint32_t errors_seen; /* of flushes, see dirty_error_mark(); inode->lock */
 };
 
 static inline struct mount *ops_mount(fuse_req_t req)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/log.h"
+#include "fs/dirty.h"
 #include "fs/ops.h"
 
 /* Direct descriptors bypass the page cache wholly, which lets the kernel send several writes to one
@@ -16,14 +17,15 @@ static bool is_direct(const struct mount *mount, int flags)
 }
 
 /* A removed inode has no records any more that an open file could work on. */
-static int count_open(struct inode *inode, bool writable)
+static int count_open(struct inode *inode, struct open_file *file)
 {
 	int result = -ESTALE;
 
 	pthread_mutex_lock(&inode->lock);
 	if (!inode->removed) {
 		inode->opens++;
-		inode->writers += writable;
+		inode->writers += file->writable;
+		file->errors_seen = dirty_error_mark(inode->dirty_file);
 		result = 0;
 	}
 	pthread_mutex_unlock(&inode->lock);
@@ -34,18 +36,20 @@ static int count_open(struct inode *inode, bool writable)
 static int open_file_create(struct mount *mount, struct inode *inode, int flags,
 			    struct open_file **result)
 {
-	bool writable = (flags & O_ACCMODE) != O_RDONLY;
 	struct open_file *file = malloc(sizeof(*file));
-	int status = file == NULL ? -ENOMEM : count_open(inode, writable);
+	int status = -ENOMEM;
 
+	if (file != NULL) {
+		file->inode = inode;
+		file->writable = (flags & O_ACCMODE) != O_RDONLY;
+		file->direct = is_direct(mount, flags);
+		status = count_open(inode, file);
+	}
 	if (status != 0) {
 		free(file);
 		inode_unref(mount->volume, inode, 1);
 		return status;
 	}
-	file->inode = inode;
-	file->writable = writable;
-	file->direct = is_direct(mount, flags);
 	*result = file;
 	return 0;
 }
@@ -138,11 +142,104 @@ void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 	}
 }
 
+/* --- Sync ------------------------------------------------------------------------------------- */
+
+/* `then` is called on this thread; its user is the file. */
+static void start_data(struct channel_request *request, struct open_file *file, enum data_kind kind,
+		       void (*then)(struct data_request *data, int status))
+{
+	struct data_request *data = &request->data;
+
+	data->kind = kind;
+	data->flags = 0;
+	data->inode = file->inode;
+	data->offset = data->length = 0;
+	data->done = then;
+	data->user = file;
+	atomic_store_explicit(&data->interrupted, false, memory_order_relaxed);
+	data_start(channel_data(request->channel), data);
+}
+
+/* What was flushed needs its sizes and mapping in the store. The error of a flush that failed comes
+ * once for each open file. */
+static int sync_metadata(struct channel_request *request, struct open_file *file)
+{
+	int result = inode_flush(channel_mount(request->channel)->volume, file->inode), error;
+
+	pthread_mutex_lock(&file->inode->lock);
+	error = dirty_error_take(file->inode->dirty_file, &file->errors_seen);
+	pthread_mutex_unlock(&file->inode->lock);
+	return error != 0 ? error : result;
+}
+
+static void close_synced(struct data_request *data, int status)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(data, struct channel_request, data);
+
+	(void)status;
+	fuse_reply_err(request->fuse, -sync_metadata(request, data->user));
+	channel_release(request);
+}
+
 void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct channel_request *request = channel_current();
+
 	(void)ino;
-	fuse_reply_err(req, -inode_flush(ops_mount(req)->volume, ops_open_file(fi)->inode));
+	channel_keep(request, req);
+	start_data(request, ops_open_file(fi), DATA_SYNC, close_synced);
 }
+
+static void synced(struct volume_sync *sync, int status)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(sync, struct channel_request, sync);
+
+	fuse_reply_err(request->fuse, -status);
+	channel_release_remote(request);
+}
+
+static void sync_store(struct channel_request *request)
+{
+	request->sync.done = synced;
+	volume_sync(channel_mount(request->channel)->volume, &request->sync);
+}
+
+static void data_synced(struct data_request *data, int status)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(data, struct channel_request, data);
+	int result = sync_metadata(request, data->user);
+
+	(void)status;
+	if (result != 0) {
+		fuse_reply_err(request->fuse, -result);
+		channel_release(request);
+	} else {
+		sync_store(request);
+	}
+}
+
+void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct channel_request *request = channel_current();
+
+	(void)ino;
+	(void)datasync; /* size and mapping are data's, and the times come along */
+	channel_keep(request, req);
+	start_data(request, ops_open_file(fi), DATA_SYNC, data_synced);
+}
+
+void ops_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct channel_request *request = channel_current();
+
+	(void)ino;
+	(void)datasync;
+	(void)fi;
+	channel_keep(request, req);
+	sync_store(request);
+}
+
+/* --- Close ------------------------------------------------------------------------------------ */
 
 static void close_file(struct channel_request *request, struct open_file *file)
 {
@@ -170,66 +267,36 @@ static void trimmed(struct data_request *data, int status)
 	close_file(request, data->user);
 }
 
+static void flushed(struct data_request *data, int status)
+{
+	struct channel_request *request = RMEM_CONTAINER_OF(data, struct channel_request, data);
+	struct open_file *file = data->user;
+	struct inode *inode = file->inode;
+	bool trim;
+
+	(void)status;
+	pthread_mutex_lock(&inode->lock);
+	trim = file->writable && inode->writers == 1 && inode->attr.nlink > 0 &&
+	       extent_wants_trim(inode);
+	pthread_mutex_unlock(&inode->lock);
+	if (trim)
+		start_data(request, file, DATA_TRIM, trimmed);
+	else
+		close_file(request, file);
+}
+
+/* Nobody will read what is dirty in a file without a name that nobody else has open. */
 void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct channel_request *request = channel_current();
 	struct open_file *file = ops_open_file(fi);
-	bool trim;
+	struct inode *inode = file->inode;
+	bool discard;
 
 	(void)ino;
 	channel_keep(request, req);
-	pthread_mutex_lock(&file->inode->lock);
-	trim = file->writable && file->inode->writers == 1 && file->inode->attr.nlink > 0 &&
-	       extent_wants_trim(file->inode);
-	pthread_mutex_unlock(&file->inode->lock);
-	if (!trim) {
-		close_file(request, file);
-		return;
-	}
-	request->data = (struct data_request){
-		.kind = DATA_TRIM,
-		.inode = file->inode,
-		.done = trimmed,
-		.user = file,
-	};
-	data_start(channel_data(request->channel), &request->data);
-}
-
-/* --- Sync ------------------------------------------------------------------------------------- */
-
-static void synced(struct volume_sync *sync, int status)
-{
-	struct channel_request *request = RMEM_CONTAINER_OF(sync, struct channel_request, sync);
-
-	fuse_reply_err(request->fuse, -status);
-	channel_release_remote(request);
-}
-
-static void sync_and_reply(fuse_req_t req)
-{
-	struct channel_request *request = channel_current();
-
-	channel_keep(request, req);
-	request->sync.done = synced;
-	volume_sync(ops_mount(req)->volume, &request->sync);
-}
-
-void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
-{
-	int result = inode_flush(ops_mount(req)->volume, ops_open_file(fi)->inode);
-
-	(void)ino;
-	(void)datasync; /* size and mapping are data's, and the times come along */
-	if (result != 0)
-		fuse_reply_err(req, -result);
-	else
-		sync_and_reply(req);
-}
-
-void ops_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
-{
-	(void)ino;
-	(void)datasync;
-	(void)fi;
-	sync_and_reply(req);
+	pthread_mutex_lock(&inode->lock);
+	discard = inode->opens == 1 && inode->attr.nlink == 0 && dirty_any(inode->dirty_file);
+	pthread_mutex_unlock(&inode->lock);
+	start_data(request, file, discard ? DATA_DISCARD : DATA_SYNC, flushed);
 }

@@ -84,9 +84,8 @@ static void seek_and_reply(struct channel_request *request)
 	int result;
 
 	pthread_mutex_lock(&inode->lock);
-	result = request->seek.whence == SEEK_DATA
-			 ? extent_seek_data(mount->volume, inode, request->seek.offset, &found)
-			 : extent_seek_hole(mount->volume, inode, request->seek.offset, &found);
+	result =
+		data_seek(mount->volume, inode, request->seek.whence, request->seek.offset, &found);
 	pthread_mutex_unlock(&inode->lock);
 	if (result == 0)
 		fuse_reply_lseek(request->fuse, (off_t)found);

@@ -179,6 +179,18 @@ void options_volume(const struct conf *conf, const char *holder, struct volume_o
 	};
 }
 
+void options_data(const struct conf *conf, struct data_options *data)
+{
+	bool back = conf_enum(conf, "fs.write") == CONF_WRITE_BACK;
+
+	*data = (struct data_options){
+		.wait_ms = (unsigned)(conf_duration_us(conf, "fs.wait") / 1000),
+		.dirty_bytes = back ? conf_size_bytes(conf, "fs.dirty_limit") : 0,
+		.dirty_age_ms = to_ms(conf_duration_us(conf, "fs.dirty_age")),
+		.stage_bytes = conf_size_bytes(conf, "fs.stage_max"),
+	};
+}
+
 enum mount_cache options_cache(const struct conf *conf)
 {
 	switch ((enum conf_cache)conf_enum(conf, "fs.cache")) {

@@ -27,4 +27,5 @@ void options_finish(struct options *options);
 
 void options_engine(const struct conf *conf, struct rmem_engine_options *engine);
 void options_volume(const struct conf *conf, const char *holder, struct volume_options *volume);
+void options_data(const struct conf *conf, struct data_options *data);
 enum mount_cache options_cache(const struct conf *conf);

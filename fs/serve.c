@@ -59,26 +59,44 @@ static void mount_ready(struct mount *mount)
 	tell_main(all, &all->is_ready);
 }
 
+static bool is_over(const struct timespec *deadline)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec > deadline->tv_sec;
+}
+
+/* The mount is gone: ends what is in flight, and flushes what nobody closed. */
+static void drain(struct serve_thread *self)
+{
+	struct data_thread *data = channel_data(self->channel);
+	struct timespec deadline;
+
+	clock_gettime(CLOCK_MONOTONIC, &deadline);
+	deadline.tv_sec += DRAIN_SECONDS;
+	while (channel_in_flight(self->channel) > 0 && !is_over(&deadline))
+		rmem_reactor_run(self->reactor, 10);
+	if (channel_in_flight(self->channel) > 0)
+		rmem_log_warn(RMEM_LOG_FS, "%u requests did not end",
+			      channel_in_flight(self->channel));
+	deadline.tv_sec += DRAIN_SECONDS;
+	while (!data_thread_drain(data, false) && !is_over(&deadline))
+		rmem_reactor_run(self->reactor, 10);
+	deadline.tv_sec += DRAIN_SECONDS;
+	while (!data_thread_drain(data, true) && !is_over(&deadline))
+		rmem_reactor_run(self->reactor, 10);
+}
+
 static void *serve(void *argument)
 {
 	struct serve_thread *self = argument;
 	struct server_threads *all = self->all;
-	struct timespec now, deadline = {0};
 
 	while (!fuse_session_exited(all->mount->session) && !atomic_load(&all->stop))
 		rmem_reactor_run(self->reactor, IDLE_MS);
 	tell_main(all, &all->is_over);
-	clock_gettime(CLOCK_MONOTONIC, &deadline);
-	deadline.tv_sec += DRAIN_SECONDS;
-	while (channel_in_flight(self->channel) > 0) {
-		rmem_reactor_run(self->reactor, 10);
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec > deadline.tv_sec) {
-			rmem_log_warn(RMEM_LOG_FS, "%u requests did not end",
-				      channel_in_flight(self->channel));
-			break;
-		}
-	}
+	drain(self);
 	return NULL;
 }
 

@@ -21,6 +21,7 @@ STORE=$WORK/store
 SRC=$WORK/src
 POOL_SIZE=${POOL_SIZE:-256MiB}
 MOUNT_PID=
+read -ra MOUNT_OPTIONS <<<"${RMEM_MOUNT_OPTIONS:-}" # of every mount, see meson.build
 declare -A SERVER_PID=() SERVER_LOG=() # the process, and where in the log it begins
 declare -A SERVER_PORT=()              # over RDMA
 mkdir -p "$MNT" "$SRC"
@@ -220,7 +221,7 @@ mount_usable() {
 mount_spawn() {
     local point=${1:-$MNT}
     shift || true
-    "$RMEMFS" "$CONF" "$point" -f "$@" >>"$WORK/rmemfs.log" 2>&1 &
+    "$RMEMFS" "$CONF" "$point" -f "${MOUNT_OPTIONS[@]}" "$@" >>"$WORK/rmemfs.log" 2>&1 &
     MOUNT_PID=$!
 }
 

@@ -77,6 +77,12 @@ static void start_engine(struct rig *rig, const struct rig_options *options)
 void rig_start(struct rig *rig, const struct rig_options *options)
 {
 	struct volume_options volume = {0};
+	struct data_options data = {
+		.wait_ms = options->wait_ms,
+		.dirty_bytes = options->dirty_bytes,
+		.dirty_age_ms = options->dirty_age_ms,
+		.stage_bytes = options->stage_bytes,
+	};
 	struct rmem_error error = {0};
 	char url[256];
 
@@ -95,18 +101,35 @@ void rig_start(struct rig *rig, const struct rig_options *options)
 	volume.sync_interval_ms = 50;
 	ck_assert_msg(volume_open(&volume, &rig->volume, &error) == 0, "%s", error.text);
 	start_engine(rig, options);
-	ck_assert_int_eq(
-		data_shared_create(rig->engine, rig->volume, options->wait_ms, &rig->data, &error),
-		0);
+	ck_assert_int_eq(data_shared_create(rig->engine, rig->volume, &data, &rig->data, &error),
+			 0);
 	for (unsigned i = 0; i < options->reactors; i++)
 		ck_assert_int_eq(data_thread_create(rig->data, rmem_engine_reactor(rig->engine, i),
 						    &rig->threads[i]),
 				 0);
 }
 
+/* Flushes what is dirty, as a mount does that ends. */
+static void drain(struct rig *rig)
+{
+	bool clean = false;
+
+	for (unsigned turn = 0; !clean; turn++) {
+		clean = true;
+		for (unsigned i = 0; i < rig->reactor_count; i++) {
+			if (!data_thread_drain(rig->threads[i], turn > 1000))
+				clean = false;
+			rmem_reactor_run(rmem_engine_reactor(rig->engine, i), 1);
+		}
+		ck_assert_uint_lt(turn, 10000);
+	}
+}
+
 void rig_stop(struct rig *rig)
 {
 	char command[160];
+
+	drain(rig);
 
 	for (unsigned i = 0; i < rig->reactor_count; i++)
 		data_thread_destroy(rig->threads[i]);

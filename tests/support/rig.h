@@ -35,6 +35,9 @@ struct rig_options {
 	uint64_t pool_bytes; /* of each server */
 	uint64_t stripe_bytes;
 	unsigned wait_ms;
+	/* With dirty_bytes: writes are back. */
+	uint64_t dirty_bytes, stage_bytes;
+	unsigned dirty_age_ms;
 };
 
 /* Each aborts the test when something fails. */

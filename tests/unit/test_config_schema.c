@@ -144,6 +144,7 @@ START_TEST(enums_in_the_header_follow_the_words)
 		{"fs.cache", "auto", CONF_CACHE_AUTO},
 		{"fs.cache", "always", CONF_CACHE_ALWAYS},
 		{"fs.write", "through", CONF_WRITE_THROUGH},
+		{"fs.write", "back", CONF_WRITE_BACK},
 		{"store.sync", "fsync", CONF_SYNC_FSYNC},
 		{"store.sync", "commit", CONF_SYNC_COMMIT},
 		{"engine.poll", "busy", CONF_POLL_BUSY},

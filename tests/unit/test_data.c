@@ -13,7 +13,7 @@
 #include "tests/support/rig.h"
 #include "tests/support/runner.h"
 
-#define PAGE      VOLUME_PAGE_BYTES
+#define PAGE	  VOLUME_PAGE_BYTES
 #define FILE_MAX  (4u << 20)
 #define WRITE_MAX (256u << 10)
 
@@ -164,7 +164,10 @@ static struct inode *step(struct rig *rig, unsigned reactor, struct data_request
 {
 	uint64_t size;
 
-	switch (rand() % 16) {
+	switch (rand() % 17) {
+	case 16: /* nothing to do unless writes are back */
+		ck_assert_int_eq(run_kind(rig, reactor, request, DATA_SYNC, inode, 0, 0), 0);
+		break;
 	case 0:
 		size = rand() % 2 ? some_offset(model->size) : (uint64_t)rand() % (model->size + 1);
 		model_truncate(model, size);
@@ -197,34 +200,30 @@ static void soil_pool(struct rig *rig, struct data_request *request)
 
 	memset(request->buffer, 0xdd, DATA_TRANSFER_MAX);
 	for (uint64_t at = 0; at < 16u << 20; at += DATA_TRANSFER_MAX)
-		ck_assert_int_eq(run_kind(rig, 0, request, DATA_WRITE, inode, at,
-					  DATA_TRANSFER_MAX), 0);
+		ck_assert_int_eq(
+			run_kind(rig, 0, request, DATA_WRITE, inode, at, DATA_TRANSFER_MAX), 0);
 	inode_unref(rig->volume, inode, 1);
 	ck_assert_int_eq(inode_get(rig->volume, INODE_ROOT, &root), 0);
 	ck_assert_int_eq(namespace_unlink(rig->volume, root, "dirt"), 0);
 	inode_unref(rig->volume, root, 1);
 }
 
-static void random_operations(unsigned servers, unsigned seed)
+static void random_operations(const struct rig_options *options, unsigned seed)
 {
-	struct rig_options options = {
-		.servers = servers,
-		.reactors = 1,
-		.pool_bytes = 32u << 20,
-		.stripe_bytes = 64u << 10,
-	};
 	struct data_request *request = calloc(1, sizeof(*request));
 	struct model *model = calloc(1, sizeof(*model));
 	struct inode *inode;
 	struct rig rig;
 
 	srand(seed);
-	rig_start(&rig, &options);
+	rig_start(&rig, options);
 	request->buffer = rmem_staging_get(rmem_engine_reactor(rig.engine, 0));
 	soil_pool(&rig, request);
 	inode = create_file(&rig, "file");
 	for (unsigned i = 0; i < 600; i++)
 		inode = step(&rig, 0, request, inode, model);
+	compare(&rig, 0, request, inode, model);
+	ck_assert_int_eq(run_kind(&rig, 0, request, DATA_SYNC, inode, 0, 0), 0);
 	compare(&rig, 0, request, inode, model);
 	inode_unref(rig.volume, inode, 1);
 	rmem_staging_put(rmem_engine_reactor(rig.engine, 0), request->buffer);
@@ -233,15 +232,51 @@ static void random_operations(unsigned servers, unsigned seed)
 	free(model);
 }
 
+static const struct rig_options one_server = {
+	.servers = 1,
+	.reactors = 1,
+	.pool_bytes = 32u << 20,
+	.stripe_bytes = 64u << 10,
+};
+static const struct rig_options three_servers = {
+	.servers = 3,
+	.reactors = 1,
+	.pool_bytes = 32u << 20,
+	.stripe_bytes = 64u << 10,
+};
+
 START_TEST(random_operations_on_one_server_match_the_model)
 {
-	random_operations(1, 11 + (unsigned)_i);
+	random_operations(&one_server, 11 + (unsigned)_i);
 }
 END_TEST
 
 START_TEST(random_operations_over_three_servers_match_the_model)
 {
-	random_operations(3, 23 + (unsigned)_i);
+	random_operations(&three_servers, 23 + (unsigned)_i);
+}
+END_TEST
+
+/* Memory for dirty pages, the longest write that is staged, and their age. */
+static const struct {
+	uint64_t dirty_bytes, stage_bytes;
+	unsigned age_ms;
+} back_settings[] = {
+	{8u << 20, 1u << 20, 10000}, /* hardly anything is flushed but when asked to */
+	{1u << 20, 64u << 10, 10},
+	{16 * PAGE, 1u << 20, 10}, /* no room at all */
+	{PAGE, PAGE, 10000},
+};
+
+START_TEST(random_operations_written_back_match_the_model)
+{
+	struct rig_options options = _i % 2 ? three_servers : one_server;
+	unsigned setting = (unsigned)_i % RMEM_COUNT_OF(back_settings);
+
+	options.dirty_bytes = back_settings[setting].dirty_bytes;
+	options.stage_bytes = back_settings[setting].stage_bytes;
+	options.dirty_age_ms = back_settings[setting].age_ms;
+	random_operations(&options, 37 + (unsigned)_i);
 }
 END_TEST
 
@@ -255,7 +290,7 @@ struct writer {
 };
 
 #define OWN_BYTES 1000u
-#define RANGES    400u
+#define RANGES	  400u
 
 static void *write_own_ranges(void *argument)
 {
@@ -313,9 +348,8 @@ START_TEST(writers_on_shared_fresh_pages_lose_nothing)
 		for (unsigned i = 0; i < 2; i++)
 			pthread_join(writers[i].thread, NULL);
 		request->buffer = rmem_staging_get(rmem_engine_reactor(rig.engine, 0));
-		ck_assert_int_eq(run_kind(&rig, 0, request, DATA_READ, inode, 0,
-					  RANGES * OWN_BYTES),
-				 0);
+		ck_assert_int_eq(
+			run_kind(&rig, 0, request, DATA_READ, inode, 0, RANGES * OWN_BYTES), 0);
 		ck_assert_uint_eq(request->transferred, RANGES * OWN_BYTES);
 		for (unsigned i = 0; i < RANGES * OWN_BYTES; i++)
 			ck_assert_uint_eq(request->buffer[i], i / OWN_BYTES % 255 + 1);
@@ -422,6 +456,7 @@ int main(void)
 	tcase_set_timeout(tcase, 100);
 	tcase_add_loop_test(tcase, random_operations_on_one_server_match_the_model, 0, 3);
 	tcase_add_loop_test(tcase, random_operations_over_three_servers_match_the_model, 0, 3);
+	tcase_add_loop_test(tcase, random_operations_written_back_match_the_model, 0, 8);
 	tcase_add_test(tcase, writers_on_shared_fresh_pages_lose_nothing);
 	tcase_add_test(tcase, lost_server_is_eio_and_its_new_memory_is_never_read_as_old);
 	tcase_add_test(tcase, full_pool_is_enospc_and_deleting_gives_space_back);
