@@ -428,8 +428,9 @@ const struct conf_key conf_schema[] = {
 		.programs = ENGINE,
 		.max = 1 * GIB,
 		.initial = "0",
-		.help = "Copies shorter than this use ordinary stores; 0 takes the built-in "
-			"threshold.",
+		.help = "Copies shorter than this use ordinary stores; 0 measures at start "
+			"from where on streaming stores gain. Longer ones use them while their "
+			"bytes are not soon read or written again.",
 	},
 	{
 		.name = "server.listen",

@@ -188,7 +188,9 @@ static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	made->depth = options->depth;
 	made->inline_bytes = options->inline_bytes;
 	made->stream_bytes =
-		options->stream_bytes != 0 ? options->stream_bytes : RMEM_STREAM_THRESHOLD_BYTES;
+		options->stream_bytes != 0 ? options->stream_bytes : rmem_stream_threshold_bytes();
+	made->watch_bytes = made->stream_bytes == RMEM_STREAM_NEVER ? UINT64_MAX : RMEM_PAGE_BYTES;
+	made->stream_policy = conn->stream_policy;
 	made->conn = conn;
 	made->wake_fd = -1;
 	lost = options->notices > 0 ? shm_mailbox_open(made, options->notices, error) : 0;
@@ -263,23 +265,36 @@ static inline bool is_local(const struct rmem_lane_link *link, const struct rmem
 	       rmem_range_ok((uintptr_t)sge->address - entry->base, sge->length, entry->length);
 }
 
-/* Whole pages on their way out that are too many to stay in a cache anyway: streaming them spares
- * reading what they overwrite. Measured, 64 KiB writes to 2 GiB: 19.1 GB/s against 8.1; of 4 KiB,
- * it gains a third or loses half, depending on whether the place was in the cache. */
-static inline bool should_stream(const struct rmem_lane_link *link, const uint8_t *remote,
-				 uint32_t length)
+/* What is read here was sent by somebody, and what is written was staged. Whole pages on their way
+ * out go past the caches unless such pages are touched again soon: that spares reading what they
+ * overwrite. Measured, 64 KiB writes to 2 GiB: 19.1 GB/s against 8.1. */
+static __attribute__((noinline)) void copy_watched(const struct rmem_lane_link *link, uint8_t op,
+						   uint8_t *remote, const struct rmem_sge *sge)
 {
-	return RMEM_UNLIKELY(length >= link->stream_bytes) &&
-	       (((uintptr_t)remote | length) & (RMEM_PAGE_BYTES - 1)) == 0;
+	bool is_stream_size = sge->length >= link->stream_bytes;
+
+	if (op == RMEM_WR_READ) {
+		rmem_stream_policy_note_read(link->stream_policy, remote, sge->length);
+		memcpy(sge->address, remote, sge->length);
+		return;
+	}
+	rmem_stream_policy_note_read(&rmem_staging_policy, sge->address, sge->length);
+	if (is_stream_size)
+		rmem_stream_policy_note_write(link->stream_policy, remote, sge->length);
+	if (is_stream_size && (((uintptr_t)remote | sge->length) & (RMEM_PAGE_BYTES - 1)) == 0 &&
+	    rmem_stream_policy_wants(link->stream_policy))
+		rmem_stream_copy(remote, sge->address, sge->length);
+	else
+		memcpy(remote, sge->address, sge->length);
 }
 
 static inline void copy(const struct rmem_lane_link *link, uint8_t op, uint8_t *remote,
 			const struct rmem_sge *sge)
 {
-	if (op == RMEM_WR_READ)
+	if (RMEM_UNLIKELY(sge->length >= link->watch_bytes))
+		copy_watched(link, op, remote, sge);
+	else if (op == RMEM_WR_READ)
 		memcpy(sge->address, remote, sge->length);
-	else if (should_stream(link, remote, sge->length))
-		rmem_stream_copy(remote, sge->address, sge->length);
 	else
 		memcpy(remote, sge->address, sge->length);
 }

@@ -20,6 +20,7 @@
 #include "engine/fabric.h"
 #include "engine/fabric_shm_notices.h"
 #include "engine/rmem.h"
+#include "engine/stream_policy.h"
 
 #define SHM_MR_MAX	      1024 /* a power of two */
 #define SHM_DEPTH_MAX	      65536
@@ -41,6 +42,7 @@ struct shm_mr_entry {
 struct rmem_port {
 	pthread_mutex_t lock; /* users and taking entries */
 	unsigned users;
+	struct rmem_stream_policy stream_policy; /* of the pools' memory */
 	struct shm_mr_entry mrs[SHM_MR_MAX];
 };
 
@@ -89,7 +91,9 @@ struct rmem_lane_link {
 	uint32_t in_flight; /* posted, and their completion not polled yet */
 	uint32_t uncovered; /* of them: executed, with no completion behind them */
 	uint32_t inline_bytes;
-	uint64_t stream_bytes; /* writes of whole pages from this on go past the caches */
+	uint64_t stream_bytes; /* writes of whole pages from this on may go past the caches */
+	uint64_t watch_bytes;  /* requests from this on are noted for deciding that */
+	struct rmem_stream_policy *stream_policy; /* the port's */
 	struct rmem_conn *conn;
 	LIST_ENTRY(rmem_lane_link) link; /* in conn->lanes, under its lock */
 	struct shm_mailbox *box;	 /* NULL: no notices */
@@ -105,8 +109,9 @@ struct rmem_conn {
 	int fd;
 	char *path;
 	unsigned timeout_ms;
-	bool has_notices;		/* the server can do them */
-	const struct shm_mr_entry *mrs; /* the port's */
+	bool has_notices;			  /* the server can do them */
+	const struct shm_mr_entry *mrs;		  /* the port's */
+	struct rmem_stream_policy *stream_policy; /* likewise */
 	uint64_t incarnation;
 	uint32_t region_count;
 	struct rmem_remote remotes[RMEM_REGIONS_MAX];

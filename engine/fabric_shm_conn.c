@@ -32,7 +32,8 @@ int shm_port_open(const char *url, struct rmem_port **port, struct rmem_error *e
 	if (rc != 0)
 		return rc;
 	pthread_mutex_lock(&the_port.lock);
-	the_port.users++;
+	if (the_port.users++ == 0)
+		rmem_stream_policy_init(&the_port.stream_policy);
 	pthread_mutex_unlock(&the_port.lock);
 	*port = &the_port;
 	return 0;
@@ -258,6 +259,7 @@ int shm_connect(struct rmem_port *port, const char *url, unsigned timeout_ms,
 	made->fd = -1;
 	made->timeout_ms = timeout_ms;
 	made->mrs = port->mrs;
+	made->stream_policy = &port->stream_policy;
 	pthread_mutex_init(&made->lock, NULL);
 	LIST_INIT(&made->lanes);
 	made->path = strdup(path);

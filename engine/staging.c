@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,21 @@
 #include "engine/base/checked.h"
 #include "engine/base/memory_info.h"
 #include "engine/pool.h"
+#include "engine/stream.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 #define HUGE_2MB   (21 << MAP_HUGE_SHIFT)
 #define KIB	   ((size_t)1 << 10)
 #define MIB	   ((size_t)1 << 20)
+
+/* One for all arenas: who writes a slot and who reads it may be different threads. */
+struct rmem_stream_policy rmem_staging_policy;
+static pthread_once_t policy_once = PTHREAD_ONCE_INIT;
+
+static void init_policy(void)
+{
+	rmem_stream_policy_init(&rmem_staging_policy);
+}
 
 static int populate(unsigned char *base, size_t length)
 {
@@ -192,8 +203,9 @@ int rmem_arena_init(struct rmem_arena *arena, const struct rmem_arena_options *o
 
 	*arena = (struct rmem_arena){.slot_bytes = options->slot_bytes,
 				     .stream_threshold_bytes = options->stream_threshold_bytes};
+	pthread_once(&policy_once, init_policy);
 	if (arena->stream_threshold_bytes == 0)
-		arena->stream_threshold_bytes = RMEM_STREAM_THRESHOLD_BYTES;
+		arena->stream_threshold_bytes = rmem_stream_threshold_bytes();
 	rc = check_options(options, error);
 	if (rc == 0)
 		rc = map_memory(arena, options->slot_count * options->slot_bytes,
@@ -272,4 +284,45 @@ const char *rmem_arena_pages_name(enum rmem_arena_pages pages)
 
 	assert(pages < RMEM_COUNT_OF(names));
 	return names[pages];
+}
+
+/* --- Streaming policy ------------------------------------------------------------------------- */
+
+bool rmem_staging_should_stream(const struct rmem_arena *arena, size_t length)
+{
+	return length >= arena->stream_threshold_bytes && length % RMEM_PAGE_BYTES == 0 &&
+	       rmem_stream_policy_wants(&rmem_staging_policy);
+}
+
+/* Noted also where it is not streamed: that is how it is found out that it could be. */
+void rmem_staging_copy_out(const struct rmem_arena *arena, void *to, const void *from,
+			   size_t length)
+{
+	bool streams = rmem_staging_should_stream(arena, length);
+
+	if (length >= arena->stream_threshold_bytes)
+		rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
+	if (streams)
+		rmem_stream_copy(to, from, length);
+	else
+		memcpy(to, from, length);
+}
+
+void rmem_staging_fill_out(const struct rmem_arena *arena, void *to, unsigned char byte,
+			   size_t length)
+{
+	bool streams = rmem_staging_should_stream(arena, length);
+
+	if (length >= arena->stream_threshold_bytes)
+		rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
+	if (streams)
+		rmem_stream_fill(to, byte, length);
+	else
+		memset(to, byte, length);
+}
+
+void rmem_staging_copy_in(void *to, const void *from, size_t length)
+{
+	rmem_stream_policy_note_read(&rmem_staging_policy, from, length);
+	memcpy(to, from, length);
 }

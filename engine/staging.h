@@ -19,6 +19,7 @@
 #include "engine/base/error.h"
 #include "engine/base/hint.h"
 #include "engine/rmem.h"
+#include "engine/stream_policy.h"
 
 /* What the memory turned out to be. */
 enum rmem_arena_pages {
@@ -31,7 +32,7 @@ struct rmem_arena_options {
 	size_t slot_bytes; /* a multiple of RMEM_PAGE_BYTES */
 	unsigned slot_count;
 	enum rmem_huge_pages huge_pages;
-	size_t stream_threshold_bytes; /* 0: RMEM_STREAM_THRESHOLD_BYTES */
+	size_t stream_threshold_bytes; /* 0: measured, see rmem_stream_threshold_bytes() */
 };
 
 struct rmem_arena {
@@ -86,17 +87,21 @@ const char *rmem_arena_pages_name(enum rmem_arena_pages pages);
 
 /* --- Streaming policy ------------------------------------------------------------------------- */
 
-/* Measured on a Sapphire Rapids server, GB/s of copies from warm memory, memcpy() against
- * streaming: to a destination in memory 6.4 against 9.7 at 4 KiB and 7.1 against 18.4 at 64 KiB; to
- * one in the last-level cache 22.6 against 10.8 at 4 KiB and 19.6 against 18.7 at 64 KiB. From
- * 64 KiB on streaming gains by more than two where the slot has left the caches and loses 5 % where
- * it has not. */
-#define RMEM_STREAM_THRESHOLD_BYTES ((size_t)64 << 10)
+/* For bytes on their way out: a staged write, zeroes to be sent. Copies into an arena's memory, or
+ * sets it, past the caches when it is whole pages, enough of them (stream_threshold_bytes), and
+ * what went through the arenas of this process lately was not touched again soon: see
+ * engine/stream_policy.h. Any thread. Measured on a Sapphire Rapids server, GB/s of copies from
+ * warm memory, memcpy() against streaming: to a destination in memory 6.4 against 9.7 at 4 KiB
+ * and 7.1 against 18.4 at 64 KiB; to one in the last-level cache 22.6 against 10.8 at 4 KiB
+ * and 19.6 against 18.7 at 64 KiB. */
+void rmem_staging_copy_out(const struct rmem_arena *arena, void *to, const void *from,
+			   size_t length);
+void rmem_staging_fill_out(const struct rmem_arena *arena, void *to, unsigned char byte,
+			   size_t length);
 
-/* Whether to write `length` bytes with rmem_stream_copy() or rmem_stream_fill() rather than
- * memcpy() and memset(). Only to be asked for bytes on their way out - a staged write, zeroes to be
- * sent - that this CPU won't read again: never for what is about to be replied to the kernel. */
-static inline bool rmem_staging_should_stream(const struct rmem_arena *arena, size_t length)
-{
-	return length >= arena->stream_threshold_bytes && length % RMEM_PAGE_BYTES == 0;
-}
+/* Copies bytes that are staged, for a reader: ordinary stores, and a sign that they are read. */
+void rmem_staging_copy_in(void *to, const void *from, size_t length);
+
+/* For who decides himself, and then notes it: rmem_stream_policy_note_write(), and _read(). */
+bool rmem_staging_should_stream(const struct rmem_arena *arena, size_t length);
+extern struct rmem_stream_policy rmem_staging_policy;

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "engine/stream.h"
 #include "tests/support/runner.h"
 
 #define SLOTS	   70u /* more than one word of the bitmap */
@@ -335,12 +336,23 @@ START_TEST(each_kind_of_page_has_a_name)
 }
 END_TEST
 
+/* So many pages go out, never to be seen again, that the policy trusts the next ones. */
+static void stage_cold_pages(void)
+{
+	for (uintptr_t i = 0; i < 2048; i++)
+		rmem_stream_policy_note_write(&rmem_staging_policy,
+					      (void *)((0x10000 + i) * RMEM_PAGE_BYTES),
+					      RMEM_PAGE_BYTES);
+}
+
 START_TEST(whole_pages_from_the_threshold_on_are_streamed)
 {
 	struct rmem_arena_options options = {
 		.slot_bytes = SLOT_BYTES, .slot_count = 1, .stream_threshold_bytes = 8192};
 
 	ck_assert_int_eq(rmem_arena_init(&arena, &options, &error), 0);
+	ck_assert(!rmem_staging_should_stream(&arena, 8192));
+	stage_cold_pages();
 	ck_assert(!rmem_staging_should_stream(&arena, 0));
 	ck_assert(!rmem_staging_should_stream(&arena, 4096));
 	ck_assert(rmem_staging_should_stream(&arena, 8192));
@@ -350,12 +362,55 @@ START_TEST(whole_pages_from_the_threshold_on_are_streamed)
 }
 END_TEST
 
-START_TEST(threshold_zero_means_the_built_in_one)
+START_TEST(staged_bytes_are_the_same_streamed_or_not)
 {
-	ck_assert_uint_eq(arena.stream_threshold_bytes, RMEM_STREAM_THRESHOLD_BYTES);
-	ck_assert(rmem_staging_should_stream(&arena, RMEM_STREAM_THRESHOLD_BYTES));
-	ck_assert(
-		!rmem_staging_should_stream(&arena, RMEM_STREAM_THRESHOLD_BYTES - RMEM_PAGE_BYTES));
+	static unsigned char from[SLOT_BYTES], back[SLOT_BYTES];
+	struct rmem_arena_options options = {
+		.slot_bytes = SLOT_BYTES, .slot_count = 1, .stream_threshold_bytes = 4096};
+	unsigned char *slot;
+
+	ck_assert_int_eq(rmem_stream_select(RMEM_STREAM_AUTO, &error), 0);
+	ck_assert_int_eq(rmem_arena_init(&arena, &options, &error), 0);
+	slot = rmem_arena_get(&arena);
+	for (unsigned i = 0; i < SLOT_BYTES; i++)
+		from[i] = (unsigned char)(i * 31 + i / 256);
+	for (int i = 0; i < 2; i++) {
+		ck_assert(rmem_staging_should_stream(&arena, SLOT_BYTES) == (i == 1));
+		rmem_staging_copy_out(&arena, slot, from, SLOT_BYTES);
+		ck_assert_mem_eq(slot, from, SLOT_BYTES);
+		rmem_staging_copy_in(back, slot, SLOT_BYTES);
+		ck_assert_mem_eq(back, from, SLOT_BYTES);
+		rmem_staging_fill_out(&arena, slot + 1, 0x5a, SLOT_BYTES - 1);
+		ck_assert_uint_eq(slot[0], from[0]);
+		for (unsigned k = 1; k < SLOT_BYTES; k++)
+			ck_assert_uint_eq(slot[k], 0x5a);
+		stage_cold_pages();
+	}
+}
+END_TEST
+
+START_TEST(staged_pages_that_are_read_back_end_streaming)
+{
+	static unsigned char from[SLOT_BYTES];
+	struct rmem_arena_options options = {
+		.slot_bytes = SLOT_BYTES, .slot_count = 16, .stream_threshold_bytes = 4096};
+
+	ck_assert_int_eq(rmem_arena_init(&arena, &options, &error), 0);
+	stage_cold_pages();
+	ck_assert(rmem_staging_should_stream(&arena, SLOT_BYTES));
+	for (unsigned i = 0; i < 64; i++) {
+		unsigned char *slot = arena.base + i % 16 * SLOT_BYTES;
+
+		rmem_staging_copy_out(&arena, slot, from, SLOT_BYTES);
+		rmem_staging_copy_in(from, slot, SLOT_BYTES);
+	}
+	ck_assert(!rmem_staging_should_stream(&arena, SLOT_BYTES));
+}
+END_TEST
+
+START_TEST(threshold_zero_means_the_measured_one)
+{
+	ck_assert_uint_eq(arena.stream_threshold_bytes, rmem_stream_threshold_bytes());
 }
 END_TEST
 
@@ -384,7 +439,7 @@ int main(void)
 	tcase_add_test(started, memory_is_there_before_the_first_use);
 	tcase_add_test(started, finish_takes_zeroed_and_finished_arenas);
 	tcase_add_test(started, off_takes_normal_pages);
-	tcase_add_test(started, threshold_zero_means_the_built_in_one);
+	tcase_add_test(started, threshold_zero_means_the_measured_one);
 	add_misuse_cases(started);
 	suite_add_tcase(suite, started);
 
@@ -399,6 +454,8 @@ int main(void)
 	tcase_add_test(bare, require_gets_huge_pages_or_says_how_many_are_missing);
 	tcase_add_test(bare, each_kind_of_page_has_a_name);
 	tcase_add_test(bare, whole_pages_from_the_threshold_on_are_streamed);
+	tcase_add_test(bare, staged_bytes_are_the_same_streamed_or_not);
+	tcase_add_test(bare, staged_pages_that_are_read_back_end_streaming);
 	suite_add_tcase(suite, bare);
 	return run_suite(suite);
 }

@@ -84,24 +84,28 @@ class Bochs:
             self.pass_on()
             status = self.text("status").split()
             if status and status[-1] == "done":
-                self.pass_on()
+                self.pass_on(is_end=True)
                 return int(status[0])
             if is_over:
+                self.pass_on(is_end=True)
                 raise GuestDied("the guest died")
             if time.monotonic() > deadline:
                 raise GuestLate("the guest did not end in time")
             time.sleep(POLL_S)
 
-    def pass_on(self):
-        self.follow("out", sys.stdout)
-        self.follow("err", sys.stderr)
+    def pass_on(self, is_end=False):
+        self.follow("out", sys.stdout, is_end)
+        self.follow("err", sys.stderr, is_end)
         if self.options.verbose:
-            self.follow("console", sys.stderr)
+            self.follow("console", sys.stderr, is_end)
 
-    def follow(self, name, stream):
+    def follow(self, name, stream, is_end):
+        """In whole lines, so that two streams on one terminal stay readable."""
         with open(self.work / name, "rb") as file:
             file.seek(self.shown.get(name, 0))
             data = file.read()
+        if not is_end:
+            data = data[:data.rfind(b"\n") + 1]
         self.shown[name] = self.shown.get(name, 0) + len(data)
         show(stream, data)
 

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An entry of the table: the page's number, whether it went out and was not read since, and when it
+ * was touched, in pages of traffic. The clock wraps after 32 GiB; a page not touched since may then
+ * count as fresh once.
+ *
+ * `reuse` is an average that forgets: each page that goes out takes 1/128 of it away, and each that
+ * was or is touched again adds one. With a share p of them it settles at 128 p; the limit is at
+ * 1/8.
+ *
+ * Rejected: deciding by the page alone, which knows what was, not what will be; a threshold so high
+ * that a wrong choice is cheap, which gives away what pages of 4 to 64 KiB gain. */
+#include "engine/stream_policy.h"
+
+#include <unistd.h>
+
+#include "engine/base/hint.h"
+
+#define SAMPLE	     4u /* one page in so many */
+#define STAMP_BITS   23u
+#define STAMP_MASK   ((1u << STAMP_BITS) - 1)
+#define WRITTEN	     (UINT64_C(1) << STAMP_BITS)
+#define PAGE_SHIFT   (STAMP_BITS + 1)
+#define FORGET_SHIFT 7u
+/* More than the table holds without many collisions would not be seen anyway. */
+#define WINDOW_PAGES_MAX RMEM_STREAM_WATCHED_MAX
+#define WINDOW_PAGES_MIN 256u
+
+/* Half of the last cache, which others use as well. */
+static uint32_t window_pages(void)
+{
+	long bytes = -1;
+
+#ifdef _SC_LEVEL3_CACHE_SIZE
+	bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	if (bytes <= 0)
+		bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+	if (bytes <= 0)
+		bytes = 4 << 20;
+	bytes /= 2 * (long)RMEM_PAGE_BYTES;
+	if (bytes < WINDOW_PAGES_MIN)
+		return WINDOW_PAGES_MIN;
+	return bytes > WINDOW_PAGES_MAX ? WINDOW_PAGES_MAX : (uint32_t)bytes;
+}
+
+void rmem_stream_policy_init(struct rmem_stream_policy *policy)
+{
+	policy->window_pages = window_pages();
+	atomic_init(&policy->clock, 0);
+	atomic_init(&policy->reuse, 4 * RMEM_STREAM_REUSE_LIMIT);
+	for (unsigned i = 0; i < RMEM_STREAM_WATCHED_MAX; i++)
+		atomic_init(&policy->watched[i], 0);
+}
+
+/* Neighbours that are watched fall into neighbouring entries. */
+static _Atomic(uint64_t) *entry_of(struct rmem_stream_policy *policy, uint64_t page)
+{
+	uint64_t index = page / SAMPLE;
+
+	return &policy->watched[(index ^ (index / RMEM_STREAM_WATCHED_MAX)) %
+				RMEM_STREAM_WATCHED_MAX];
+}
+
+static uint32_t tick(struct rmem_stream_policy *policy, uint64_t pages)
+{
+	uint32_t now = atomic_load_explicit(&policy->clock, memory_order_relaxed);
+
+	atomic_store_explicit(&policy->clock, now + (uint32_t)pages, memory_order_relaxed);
+	return now;
+}
+
+static bool is_fresh(const struct rmem_stream_policy *policy, uint64_t entry, uint64_t page,
+		     uint32_t now)
+{
+	return entry >> PAGE_SHIFT == page &&
+	       ((now - (uint32_t)entry) & STAMP_MASK) < policy->window_pages;
+}
+
+void rmem_stream_policy_note_write(struct rmem_stream_policy *policy, const void *address,
+				   size_t length)
+{
+	uint64_t first = (uintptr_t)address / RMEM_PAGE_BYTES;
+	uint64_t end = ((uintptr_t)address + length) / RMEM_PAGE_BYTES;
+	uint32_t now = tick(policy, end - first);
+	uint32_t reuse = atomic_load_explicit(&policy->reuse, memory_order_relaxed);
+
+	for (uint64_t page = (first + SAMPLE - 1) / SAMPLE * SAMPLE; page < end; page += SAMPLE) {
+		_Atomic(uint64_t) *entry = entry_of(policy, page);
+		uint64_t old = atomic_load_explicit(entry, memory_order_relaxed);
+
+		reuse -= reuse >> FORGET_SHIFT;
+		if (is_fresh(policy, old, page, now))
+			reuse += RMEM_STREAM_REUSE_ONE;
+		atomic_store_explicit(entry, page << PAGE_SHIFT | WRITTEN | (now & STAMP_MASK),
+				      memory_order_relaxed);
+	}
+	atomic_store_explicit(&policy->reuse, reuse, memory_order_relaxed);
+}
+
+void rmem_stream_policy_note_read(struct rmem_stream_policy *policy, const void *address,
+				  size_t length)
+{
+	uint64_t first = (uintptr_t)address / RMEM_PAGE_BYTES;
+	uint64_t end = ((uintptr_t)address + length) / RMEM_PAGE_BYTES;
+	uint32_t now, again = 0;
+
+	if (atomic_load_explicit(&policy->clock, memory_order_relaxed) == 0)
+		return;
+	now = tick(policy, end - first);
+	for (uint64_t page = (first + SAMPLE - 1) / SAMPLE * SAMPLE; page < end; page += SAMPLE) {
+		_Atomic(uint64_t) *entry = entry_of(policy, page);
+		uint64_t old = atomic_load_explicit(entry, memory_order_relaxed);
+
+		again += (old & WRITTEN) != 0 && is_fresh(policy, old, page, now);
+		atomic_store_explicit(entry, page << PAGE_SHIFT | (now & STAMP_MASK),
+				      memory_order_relaxed);
+	}
+	if (again > 0) {
+		uint32_t reuse = atomic_load_explicit(&policy->reuse, memory_order_relaxed);
+
+		/* At most what two for each page that goes out would make of it. */
+		reuse += again * RMEM_STREAM_REUSE_ONE;
+		if (reuse > 256 * RMEM_STREAM_REUSE_ONE)
+			reuse = 256 * RMEM_STREAM_REUSE_ONE;
+		atomic_store_explicit(&policy->reuse, reuse, memory_order_relaxed);
+	}
+}
