@@ -12,40 +12,19 @@
 #include <string.h>
 
 #include "tools/bench.h"
-#include "tools/bench_report.h"
-#include "tools/bench_sibling.h"
-
-#define CONTENDERS 8
-#define PRESETS	   4
+#include "tools/bench_ablate.h"
 
 /* Half of what the slowest can do. */
 #define RATE_SHARE 0.5
 
-static const char *const names[CONTENDERS] = {
+static const char *const names[BENCH_CONTENDERS] = {
 	NULL,	    "ledger-requests", "ledger-records", "context",
 	"snapshot", "timers",	       "all-records",	 "all-requests",
 };
 
 enum load { FULL, PACED, LOADS };
 
-/* One contender in one preset. */
-struct cell {
-	unsigned size_count;
-	struct bench_point points[BENCH_SIZES_MAX];
-	struct bench_point paced;
-	double instructions; /* 0: not counted */
-};
-
-struct ablate {
-	const struct bench_line *line;
-	unsigned preset_count;
-	const struct bench_preset *presets[PRESETS];
-	char paths[CONTENDERS][BENCH_SIBLING_PATH];
-	struct cell cells[PRESETS][CONTENDERS];
-	uint64_t rates[PRESETS]; /* of each reactor */
-};
-
-static const char *name_of(unsigned contender)
+const char *bench_ablate_name(unsigned contender)
 {
 	return names[contender] != NULL ? names[contender] : "ours";
 }
@@ -78,7 +57,7 @@ static void add_number(struct arguments *arguments, const char *name, uint64_t v
 	add(arguments, name, text);
 }
 
-static void begin_arguments(const struct ablate *ablate, unsigned preset,
+static void begin_arguments(const struct bench_ablate *ablate, unsigned preset,
 			    struct arguments *arguments)
 {
 	*arguments = (struct arguments){0};
@@ -87,7 +66,7 @@ static void begin_arguments(const struct ablate *ablate, unsigned preset,
 }
 
 /* What was given behind "--" goes last and so counts most. */
-static void end_arguments(const struct ablate *ablate, struct arguments *arguments)
+static void end_arguments(const struct bench_ablate *ablate, struct arguments *arguments)
 {
 	for (char *const *at = ablate->line->rest; *at != NULL; at++) {
 		if (arguments->count < BENCH_SIBLING_ARGUMENTS)
@@ -96,7 +75,7 @@ static void end_arguments(const struct ablate *ablate, struct arguments *argumen
 	arguments->list[arguments->count] = NULL;
 }
 
-static int take_results(struct ablate *ablate, struct cell *cell, enum load load,
+static int take_results(struct bench_ablate *ablate, struct bench_ablate_cell *cell, enum load load,
 			const struct bench_sibling_result *results, unsigned count,
 			struct rmem_error *error)
 {
@@ -117,7 +96,7 @@ static int take_results(struct ablate *ablate, struct cell *cell, enum load load
 	return rc;
 }
 
-static int run_one(struct ablate *ablate, unsigned preset, unsigned contender, enum load load,
+static int run_one(struct bench_ablate *ablate, unsigned preset, unsigned contender, enum load load,
 		   struct rmem_error *error)
 {
 	struct bench_sibling_result results[BENCH_SIZES_MAX];
@@ -142,11 +121,11 @@ static int run_one(struct ablate *ablate, unsigned preset, unsigned contender, e
 }
 
 /* Everybody once, and each first every now and then. */
-static int run_all(struct ablate *ablate, unsigned preset, unsigned repetition, enum load load,
-		   struct rmem_error *error)
+static int run_all(struct bench_ablate *ablate, unsigned preset, unsigned repetition,
+		   enum load load, struct rmem_error *error)
 {
-	for (unsigned i = 0; i < CONTENDERS; i++) {
-		unsigned contender = (i + repetition) % CONTENDERS;
+	for (unsigned i = 0; i < BENCH_CONTENDERS; i++) {
+		unsigned contender = (i + repetition) % BENCH_CONTENDERS;
 		int rc;
 
 		bench_progress(repetition + 1, ablate->line->settings.repeat,
@@ -158,18 +137,18 @@ static int run_all(struct ablate *ablate, unsigned preset, unsigned repetition, 
 	return 0;
 }
 
-static uint64_t find_rate(const struct ablate *ablate, unsigned preset)
+static uint64_t find_rate(const struct bench_ablate *ablate, unsigned preset)
 {
 	double least = INFINITY;
 
-	for (unsigned i = 0; i < CONTENDERS; i++)
+	for (unsigned i = 0; i < BENCH_CONTENDERS; i++)
 		least = fmin(least,
 			     bench_point_median(&ablate->cells[preset][i].points[0], BENCH_OPS));
 	least = least * RATE_SHARE / (double)ablate->presets[preset]->reactors;
 	return least >= 1 ? (uint64_t)least : 1;
 }
 
-static int measure(struct ablate *ablate, enum load load, struct rmem_error *error)
+static int measure(struct bench_ablate *ablate, enum load load, struct rmem_error *error)
 {
 	for (unsigned repetition = 0; repetition < ablate->line->settings.repeat; repetition++) {
 		for (unsigned preset = 0; preset < ablate->preset_count; preset++) {
@@ -183,14 +162,14 @@ static int measure(struct ablate *ablate, enum load load, struct rmem_error *err
 }
 
 /* Instructions are the same each time: once is enough. */
-static int count_instructions(struct ablate *ablate, unsigned preset, unsigned contender,
+static int count_instructions(struct bench_ablate *ablate, unsigned preset, unsigned contender,
 			      struct rmem_error *error)
 {
 	const struct bench_preset *is = ablate->presets[preset];
 	uint64_t iterations = ablate->line->settings.count / (is->batch * is->reactors) + 1;
 	struct arguments arguments;
 
-	bench_progress(contender + 1, CONTENDERS, "callgrind", is->size_min);
+	bench_progress(contender + 1, BENCH_CONTENDERS, "callgrind", is->size_min);
 	begin_arguments(ablate, preset, &arguments);
 	add(&arguments, "--warmup", "0");
 	add(&arguments, "--limit", "0");
@@ -203,10 +182,10 @@ static int count_instructions(struct ablate *ablate, unsigned preset, unsigned c
 				   &ablate->cells[preset][contender].instructions, error);
 }
 
-static int count_all(struct ablate *ablate, struct rmem_error *error)
+static int count_all(struct bench_ablate *ablate, struct rmem_error *error)
 {
 	for (unsigned preset = 0; preset < ablate->preset_count; preset++) {
-		for (unsigned contender = 0; contender < CONTENDERS; contender++) {
+		for (unsigned contender = 0; contender < BENCH_CONTENDERS; contender++) {
 			int rc = count_instructions(ablate, preset, contender, error);
 
 			if (rc != 0)
@@ -216,204 +195,15 @@ static int count_all(struct ablate *ablate, struct rmem_error *error)
 	return 0;
 }
 
-/* --- Comparing -------------------------------------------------------------------------------- */
-
-/* How much of `theirs` in percent ours is less (or `ours` more, for what is better when it is
- * more), repetition by repetition. */
-static void compare(const struct bench_point *ours, const struct bench_point *theirs,
-		    enum bench_metric metric, struct bench_summary *summary)
-{
-	double gains[1000];
-	unsigned runs = ours->runs < theirs->runs ? ours->runs : theirs->runs;
-
-	for (unsigned i = 0; i < runs; i++) {
-		double a = ours->values[(size_t)i * BENCH_METRICS + metric];
-		double b = theirs->values[(size_t)i * BENCH_METRICS + metric];
-
-		gains[i] = 100 * (metric == BENCH_OPS ? a / b - 1 : 1 - a / b);
-	}
-	bench_summarize(gains, runs, summary);
-}
-
-/* The mean over all sizes of a sweep: of ratios, so geometric. */
-static double mean_gain(const struct cell *ours, const struct cell *theirs,
-			enum bench_metric metric, double *least)
-{
-	double sum = 0;
-
-	*least = INFINITY;
-	for (unsigned i = 0; i < ours->size_count; i++) {
-		struct bench_summary gain;
-
-		compare(&ours->points[i], &theirs->points[i], metric, &gain);
-		*least = fmin(*least, gain.median);
-		sum += metric == BENCH_OPS ? log1p(gain.median / 100) : -log1p(-gain.median / 100);
-	}
-	sum /= ours->size_count;
-	return 100 * (metric == BENCH_OPS ? expm1(sum) : -expm1(-sum));
-}
-
-/* --- Reporting -------------------------------------------------------------------------------- */
-
-/* Median, spread and best, and what ours is better: by the median of repetitions, and best against
- * best. */
-static void print_cost(const struct bench_point *point, const struct bench_point *ours,
-		       enum bench_metric metric, double unit)
-{
-	struct bench_summary theirs, our, gain;
-	double best, best_gain;
-
-	bench_point_summary(point, metric, &theirs);
-	bench_point_summary(ours, metric, &our);
-	compare(ours, point, metric, &gain);
-	best = metric == BENCH_OPS ? theirs.max : theirs.min;
-	best_gain = 100 * (metric == BENCH_OPS ? our.max / best - 1 : 1 - our.min / best);
-	printf(" %9.2f %4.0f %9.2f %7.1f (%5.1f)", theirs.median / unit, theirs.spread_percent,
-	       best / unit, gain.median, best_gain);
-}
-
-static void print_contender(const struct ablate *ablate, unsigned preset, unsigned contender)
-{
-	const struct cell *cell = &ablate->cells[preset][contender];
-	const struct cell *ours = &ablate->cells[preset][0];
-
-	printf("%-16s", name_of(contender));
-	print_cost(&cell->points[0], &ours->points[0], BENCH_CPU_NS, 1);
-	printf(" %8.1f %8.1f", bench_point_median(&cell->points[0], BENCH_TICKS),
-	       cell->instructions);
-	print_cost(&cell->points[0], &ours->points[0], BENCH_OPS, 1e6);
-	print_cost(&cell->paced, &ours->paced, BENCH_CPU_NS, 1);
-	putchar('\n');
-}
-
-static void print_sweep(const struct ablate *ablate, unsigned preset)
-{
-	const struct cell *ours = &ablate->cells[preset][0];
-
-	if (ours->size_count < 2)
-		return;
-	printf("# over all %u sizes:   saved %%  (least)   gained %%  (least)\n", ours->size_count);
-	for (unsigned i = 1; i < CONTENDERS; i++) {
-		const struct cell *cell = &ablate->cells[preset][i];
-		double least_saved, least_gained;
-		double saved = mean_gain(ours, cell, BENCH_CPU_NS, &least_saved);
-		double gained = mean_gain(ours, cell, BENCH_OPS, &least_gained);
-
-		printf("%-16s      %9.1f %8.1f %11.1f %8.1f\n", name_of(i), saved, least_saved,
-		       gained, least_gained);
-	}
-}
-
-static void print_preset(const struct ablate *ablate, unsigned preset)
-{
-	const struct bench_preset *is = ablate->presets[preset];
-	char size[BENCH_SIZE_TEXT];
-
-	printf("\n# %s: messages of %s, batches of %llu, %llu reactors; at full load, and at %.3f "
-	       "million messages/s\n",
-	       is->name, bench_size_text(is->size_min, size), (unsigned long long)is->batch,
-	       (unsigned long long)is->reactors,
-	       (double)(ablate->rates[preset] * is->reactors) / 1e6);
-	printf("# %-14s %9s %4s %9s %15s %8s %8s %9s %4s %9s %15s %9s %4s %9s %15s\n", "with",
-	       "CPU ns/op", "+-%", "best", "saved % (best)", "ticks/op", "instr/op", "Mops/s",
-	       "+-%", "best", "gained % (best)", "CPU ns/op", "+-%", "best", "saved % (best)");
-	for (unsigned i = 0; i < CONTENDERS; i++)
-		print_contender(ablate, preset, i);
-	print_sweep(ablate, preset);
-}
-
-static void print_table(const struct ablate *ablate)
-{
-	printf("# rmem-bench " RMEM_VERSION " ablate: %llu repetitions in turn, each run at most "
-	       "%llu ms a size\n"
-	       "# The engine, and the engine with one module as it was before (tools/ablation), or "
-	       "all of them.\n"
-	       "# saved: CPU time that ours needs less than that one; gained: messages that ours "
-	       "moves more.\n"
-	       "# Medians; +-%%: (max - min) / median; best: of all repetitions. What is saved and "
-	       "gained is the median of\n"
-	       "# what it is in each repetition, and best against best, which other programs "
-	       "disturb least.\n"
-	       "# instr/op: by callgrind; 0: not counted.\n",
-	       (unsigned long long)ablate->line->settings.repeat,
-	       (unsigned long long)ablate->line->settings.limit_us / 1000);
-	for (unsigned i = 0; i < ablate->preset_count; i++)
-		print_preset(ablate, i);
-}
-
-static void json_gain(struct bench_json *json, const char *name, const struct bench_point *ours,
-		      const struct bench_point *theirs, enum bench_metric metric)
-{
-	struct bench_summary gain;
-
-	compare(ours, theirs, metric, &gain);
-	bench_json_open_object(json, name);
-	bench_json_number(json, "median", gain.median);
-	bench_json_number(json, "min", gain.min);
-	bench_json_number(json, "max", gain.max);
-	bench_json_close_object(json);
-}
-
-static void json_point(struct bench_json *json, const char *name, const struct bench_point *ours,
-		       const struct bench_point *point)
-{
-	bench_json_open_object(json, name);
-	bench_json_count(json, "bytes", point->bytes);
-	bench_point_json(point, json);
-	json_gain(json, "cpu_saved_percent", ours, point, BENCH_CPU_NS);
-	json_gain(json, "ops_gained_percent", ours, point, BENCH_OPS);
-	bench_json_close_object(json);
-}
-
-static void json_cell(struct bench_json *json, const struct ablate *ablate, unsigned preset,
-		      unsigned contender)
-{
-	const struct cell *cell = &ablate->cells[preset][contender];
-	const struct cell *ours = &ablate->cells[preset][0];
-
-	bench_json_open_object(json, NULL);
-	bench_json_text(json, "with", name_of(contender));
-	bench_json_number(json, "instructions_per_op", cell->instructions);
-	bench_json_open_array(json, "full_load");
-	for (unsigned i = 0; i < cell->size_count; i++)
-		json_point(json, NULL, &ours->points[i], &cell->points[i]);
-	bench_json_close_array(json);
-	json_point(json, "equal_throughput", &ours->paced, &cell->paced);
-	bench_json_close_object(json);
-}
-
-static void print_json(const struct ablate *ablate)
-{
-	struct bench_json json;
-
-	bench_json_init(&json, stdout);
-	bench_json_open_object(&json, NULL);
-	bench_json_text(&json, "program", "rmem-bench");
-	bench_json_text(&json, "version", RMEM_VERSION);
-	bench_json_text(&json, "command", "ablate");
-	bench_json_open_array(&json, "presets");
-	for (unsigned i = 0; i < ablate->preset_count; i++) {
-		bench_json_open_object(&json, NULL);
-		bench_json_text(&json, "preset", ablate->presets[i]->name);
-		bench_json_count(&json, "rate_per_reactor", ablate->rates[i]);
-		bench_json_open_array(&json, "results");
-		for (unsigned contender = 0; contender < CONTENDERS; contender++)
-			json_cell(&json, ablate, i, contender);
-		bench_json_close_array(&json);
-		bench_json_close_object(&json);
-	}
-	bench_json_close_array(&json);
-	bench_json_close_object(&json);
-}
-
 /* --- The command ------------------------------------------------------------------------------ */
 
-static int set_up(struct ablate *ablate, struct rmem_error *error)
+static int set_up(struct bench_ablate *ablate, struct rmem_error *error)
 {
-	static const char *const all[PRESETS] = {"mw-chunkoff", "mw-chunkon", "hi-iops", "single"};
+	static const char *const all[BENCH_ABLATE_PRESETS] = {"mw-chunkoff", "mw-chunkon",
+							      "hi-iops", "single"};
 	const struct bench_preset *one = ablate->line->settings.preset;
 
-	for (unsigned i = 0; i < CONTENDERS; i++) {
+	for (unsigned i = 0; i < BENCH_CONTENDERS; i++) {
 		int rc = bench_sibling_find(names[i], ablate->paths[i], error);
 
 		if (rc != 0)
@@ -421,12 +211,12 @@ static int set_up(struct ablate *ablate, struct rmem_error *error)
 	}
 	if (one != NULL)
 		ablate->presets[ablate->preset_count++] = one;
-	for (unsigned i = 0; one == NULL && i < PRESETS; i++)
+	for (unsigned i = 0; one == NULL && i < BENCH_ABLATE_PRESETS; i++)
 		ablate->presets[ablate->preset_count++] = bench_preset_find(all[i]);
 	return 0;
 }
 
-static int run_everything(struct ablate *ablate, struct rmem_error *error)
+static int run_everything(struct bench_ablate *ablate, struct rmem_error *error)
 {
 	int rc = set_up(ablate, error);
 
@@ -444,20 +234,18 @@ static int run_everything(struct ablate *ablate, struct rmem_error *error)
 
 int bench_ablate(const struct bench_line *line, struct rmem_error *error)
 {
-	struct ablate *ablate = calloc(1, sizeof(*ablate));
+	struct bench_ablate *ablate = calloc(1, sizeof(*ablate));
 	int rc;
 
 	if (ablate == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");
 	ablate->line = line;
 	rc = run_everything(ablate, error);
-	if (rc == 0 && line->settings.json)
-		print_json(ablate);
-	else if (rc == 0)
-		print_table(ablate);
+	if (rc == 0)
+		bench_ablate_report(ablate);
 	for (unsigned i = 0; i < ablate->preset_count; i++) {
-		for (unsigned k = 0; k < CONTENDERS; k++) {
-			struct cell *cell = &ablate->cells[i][k];
+		for (unsigned k = 0; k < BENCH_CONTENDERS; k++) {
+			struct bench_ablate_cell *cell = &ablate->cells[i][k];
 
 			for (unsigned n = 0; n < cell->size_count; n++)
 				bench_point_finish(&cell->points[n]);
