@@ -178,8 +178,8 @@ const struct conf_key conf_schema[] = {
 		.max = 3600 * SEC,
 		.initial = "0",
 		.help = "How long an operation on a lost server waits for it to come back before "
-			"it "
-			"fails with EIO.",
+			"it fails with EIO. At 0, operations wait only within engine.detect of the "
+			"loss.",
 	},
 	{
 		.name = "fs.control",

@@ -40,19 +40,37 @@ static void finish(struct data_request *request, int status)
 	finish_locked(request, status);
 }
 
-/* A server is not there: fail at once, or try again until the deadline. */
-static void wait_for_server(struct data_request *request)
+/* A few nanoseconds, for a few milliseconds of error. */
+static uint64_t coarse_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+enum breaks { IN_FLIGHT, BEFORE_IT };
+
+/* When a request that finds its server gone may stop to try. */
+static uint64_t deadline_of(const struct data_request *request, enum breaks breaks)
+{
+	const struct data_shared *shared = request->thread->shared;
+	uint64_t from_ns;
+
+	if (shared->options.wait_ms != 0)
+		return now_ns() + (uint64_t)shared->options.wait_ms * 1000000u;
+	from_ns = breaks == IN_FLIGHT ? request->started_ns : volume_detached_ns(shared->volume);
+	return from_ns + (uint64_t)shared->options.grace_ms * 1000000u;
+}
+
+/* A server is not there: fail, or try again until the deadline. */
+static void wait_for_server(struct data_request *request, enum breaks breaks)
 {
 	struct data_thread *thread = request->thread;
-	uint64_t now;
+	uint64_t now = now_ns();
 
-	if (thread->shared->options.wait_ms == 0) {
-		finish(request, -EIO);
-		return;
-	}
-	now = now_ns();
 	if (request->deadline_ns == 0)
-		request->deadline_ns = now + (uint64_t)thread->shared->options.wait_ms * 1000000u;
+		request->deadline_ns = deadline_of(request, breaks);
 	if (atomic_load_explicit(&request->interrupted, memory_order_relaxed)) {
 		finish(request, -EINTR);
 		return;
@@ -77,7 +95,7 @@ static void transferred(struct rmem_batch *batch, int status)
 		finish_locked(request, data_apply(request->thread->shared, request));
 	} else if (status == -ENOTCONN) {
 		pthread_mutex_unlock(&request->inode->lock);
-		wait_for_server(request);
+		wait_for_server(request, IN_FLIGHT);
 	} else {
 		finish_locked(request, -EIO);
 	}
@@ -134,7 +152,7 @@ static void run_locked(struct data_request *request)
 	inode->through += result == 0 && request->kind == DATA_WRITE;
 	pthread_mutex_unlock(&inode->lock);
 	if (result == -ENOTCONN) {
-		wait_for_server(request);
+		wait_for_server(request, BEFORE_IT);
 		return;
 	}
 	request->batch = (struct rmem_batch){
@@ -204,6 +222,7 @@ void data_start(struct data_thread *thread, struct data_request *request)
 	request->thread = thread;
 	request->transferred = 0;
 	request->dropped = false;
+	request->started_ns = coarse_now_ns();
 	request->deadline_ns = 0;
 	request->pages.got = NULL;
 	request->waiter.exclusive = request->kind >= DATA_TRUNCATE;

@@ -73,6 +73,7 @@ struct data_request {
 	uint64_t sequence;	 /* sync: up to this */
 	struct rmem_call call;
 	struct rmem_batch batch;
+	uint64_t started_ns;  /* by a coarse clock */
 	uint64_t deadline_ns; /* of waiting for a lost server; 0: not waiting yet */
 	bool fresh;	      /* the write fills pages that were not written before */
 	uint32_t segment_count;
@@ -83,6 +84,10 @@ struct data_shared;
 struct data_thread;
 
 struct data_options {
+	/* What was under way when a server was lost, or comes within this time after it, may still
+	 * succeed until then: connections break that can be made again at once. 0: fails at once.
+	 */
+	unsigned grace_ms;
 	unsigned
 		wait_ms; /* for a lost server, before an operation fails with -EIO; 0: not at all */
 	uint64_t dirty_bytes;  /* memory for dirty pages; 0: all writes go through */

@@ -131,7 +131,9 @@ static int plan_page(struct data_flush *flush, struct dirty_page *page,
 static bool can_wait(struct data_flush *flush)
 {
 	struct dirty_file *file = flush->inode->dirty_file;
-	unsigned wait_ms = flush->thread->shared->options.wait_ms;
+	const struct data_options *options = &flush->thread->shared->options;
+	unsigned wait_ms =
+		options->wait_ms > options->grace_ms ? options->wait_ms : options->grace_ms;
 
 	if (wait_ms == 0 || flush->thread->giving_up)
 		return false;

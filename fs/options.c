@@ -184,6 +184,7 @@ void options_data(const struct conf *conf, struct data_options *data)
 	bool back = conf_enum(conf, "fs.write") == CONF_WRITE_BACK;
 
 	*data = (struct data_options){
+		.grace_ms = (unsigned)(conf_duration_us(conf, "engine.detect") / 1000),
 		.wait_ms = (unsigned)(conf_duration_us(conf, "fs.wait") / 1000),
 		.dirty_bytes = back ? conf_size_bytes(conf, "fs.dirty_limit") : 0,
 		.dirty_age_ms = to_ms(conf_duration_us(conf, "fs.dirty_age")),

@@ -59,7 +59,8 @@ struct volume {
 	/* Region table: grows at attach, entries never move or go; read without a lock. */
 	struct volume_region *regions;
 	_Atomic(uint32_t) region_count;
-	pthread_mutex_t region_lock; /* attaching; before the store's writer */
+	pthread_mutex_t region_lock;   /* attaching; before the store's writer */
+	_Atomic(uint64_t) detached_ns; /* when a server was lost last, by the monotonic clock */
 };
 
 /* Opens the store (formatting an empty one), takes the mount session, reclaims what dead sessions
@@ -82,6 +83,8 @@ int volume_attach(struct volume *volume, unsigned server, const struct rmem_serv
  * comes up there again is what it was: memory that never held our bytes answers no read. Any
  * thread, waits for a volume_attach() that runs. */
 void volume_detach(struct volume *volume, unsigned server);
+/* When that was done last, by the monotonic clock; 0: never. Any thread. */
+uint64_t volume_detached_ns(const struct volume *volume);
 
 /* Warns in the log of each server that holds bytes of the volume and was not attached so far.
  * Returns their number, or -errno. */

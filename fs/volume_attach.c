@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/base/log.h"
+#include "engine/base/timer.h"
 #include "fs/volume_parts.h"
 
 _Static_assert(sizeof(((struct record_server_fields *)0)->url) ==
@@ -132,10 +133,17 @@ static void lose_old(struct volume *volume, unsigned server, uint64_t incarnatio
 	}
 }
 
+uint64_t volume_detached_ns(const struct volume *volume)
+{
+	/* Relaxed: only a point in time. */
+	return atomic_load_explicit(&volume->detached_ns, memory_order_relaxed);
+}
+
 void volume_detach(struct volume *volume, unsigned server)
 {
 	uint32_t count;
 
+	atomic_store_explicit(&volume->detached_ns, rmem_now_ns(), memory_order_relaxed);
 	pthread_mutex_lock(&volume->region_lock);
 	count = atomic_load_explicit(&volume->region_count, memory_order_relaxed);
 	for (uint32_t id = 1; id < count; id++) {

@@ -5,6 +5,7 @@
 source "$RMEM_LIB"
 mkdir "$RMEM_SHM"
 pool=$RMEM_SHM/pool
+CONFIG_MORE='engine = { detect = "5s"; reconnect_max = "300ms"; };'
 config_write
 server_start rmemd --backing "$pool"
 mount_start
@@ -24,6 +25,25 @@ wait_for 15 "the server's return" back
 dd if="$MNT/data" iflag=direct bs=1M status=none | cmp - "$SRC/data"
 echo 3 2>/dev/null >/proc/sys/vm/drop_caches || true
 same_tree "$SRC/tree" "$MNT/tree"
+
+# While it is away for a moment only, what reads and writes waits, and nothing fails.
+(
+    trap - ERR
+    while [ ! -e "$WORK/enough" ]; do
+        dd if="$SRC/data" of="$MNT/busy" bs=256k count=20 oflag=direct conv=notrunc status=none &&
+            dd if="$MNT/busy" bs=256k count=20 iflag=direct status=none | cmp -n 5242880 - "$SRC/data" || exit
+    done
+) 2>"$WORK/busy.log" &
+busy=$!
+for _ in 1 2; do
+    sleep 0.3
+    server_kill
+    server_start rmemd --backing "$pool"
+    wait_for 15 "the server's return" back
+done
+touch "$WORK/enough"
+ended "$busy" 20 "the transfers" || fail "a server that was away for a moment failed what was under way: $(cat "$WORK/busy.log")"
+rm "$MNT/busy"
 mount_stop
 server_stop
 server_start rmemd --backing "$pool"
