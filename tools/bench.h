@@ -15,3 +15,5 @@
 int bench_ablate(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 int bench_bw(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 int bench_lat(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
+/* Needs no server. Also -ENOTSUP (staging.streaming). */
+int bench_stream(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;

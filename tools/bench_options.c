@@ -74,6 +74,14 @@ const struct bench_option bench_options[] = {
 		.key = {.initial = "1:1MiB"},
 	},
 	{
+		.name = "--size",
+		.argument = "A[:B]",
+		.help = "size of a piece, or from A doubled up to B",
+		.kind = BENCH_OPTION_SIZES,
+		.commands = BENCH_STREAM,
+		.key = {.initial = "64:64MiB"},
+	},
+	{
 		.name = "--reactors",
 		.argument = "N",
 		.help = "threads, each with a reactor and connections of its own",
@@ -150,7 +158,7 @@ const struct bench_option bench_options[] = {
 		.argument = "N",
 		.help = "times to measure everything, in turn; medians are reported",
 		.kind = BENCH_OPTION_NUMBER,
-		.commands = BENCH_ABLATE,
+		.commands = BENCH_ABLATE | BENCH_STREAM,
 		.offset = FIELD(repeat),
 		.key = COUNT(1, 1000, "5"),
 	},
@@ -180,6 +188,15 @@ const struct bench_option bench_options[] = {
 		.commands = BOTH,
 		.offset = FIELD(limit_us),
 		.key = DURATION(3600 * SEC, "10s"),
+	},
+	{
+		.name = "--limit",
+		.argument = "TIME",
+		.help = "of one measurement; mixed work takes some times as long",
+		.kind = BENCH_OPTION_NUMBER,
+		.commands = BENCH_STREAM,
+		.offset = FIELD(limit_us),
+		.key = DURATION(3600 * SEC, "5ms"),
 	},
 	{
 		.name = "--rate",
@@ -321,7 +338,7 @@ const struct bench_option bench_options[] = {
 		.name = "--json",
 		.help = "the result in JSON",
 		.kind = BENCH_OPTION_FLAG,
-		.commands = BOTH | BENCH_ABLATE,
+		.commands = BOTH | BENCH_ABLATE | BENCH_STREAM,
 		.offset = FIELD(json),
 	},
 	{

@@ -20,6 +20,7 @@ enum bench_command {
 	BENCH_BW = 1u << 0,
 	BENCH_LAT = 1u << 1,
 	BENCH_ABLATE = 1u << 2,
+	BENCH_STREAM = 1u << 3,
 };
 
 enum bench_op { BENCH_WRITE, BENCH_READ, BENCH_BOTH };

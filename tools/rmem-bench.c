@@ -21,6 +21,8 @@ static const struct command {
 	{"ablate", BENCH_ABLATE, bench_ablate, "what each part of the engine's hot path is worth"},
 	{"bw", BENCH_BW, bench_bw, "bandwidth and message rate, and what they cost"},
 	{"lat", BENCH_LAT, bench_lat, "latency in every poll mode, and what idling costs"},
+	{"stream", BENCH_STREAM, bench_stream,
+	 "filling and copying past the caches, and reading it back"},
 };
 
 static void print_usage(FILE *out)
