@@ -31,12 +31,14 @@ inclusive() {
 
 # row SIZE BATCH OPTION...
 row() {
-    local size=$1 batch=$2 engine copy
+    local size=$1 batch=$2 engine copy # sets `more`
     shift 2
     count "$WORK/row" --copy --size "$size" --batch "$batch" "$@"
     engine=$(inclusive "$WORK/row" bench_worker_drive)
     copy=$(inclusive "$WORK/row" bench_worker_copy)
     [ -n "$engine" ] && [ -n "$copy" ] || fail "callgrind counted nothing: $*"
+    more=$(awk -v engine="$engine" -v copy="$copy" -v ops="$((ITERATIONS * batch))" \
+        'BEGIN { print (engine - copy) / ops }')
     awk -v engine="$engine" -v copy="$copy" -v ops="$((ITERATIONS * batch))" \
         -v what="$size B, batch $batch $*" 'BEGIN {
             printf "%8.1f %8.1f %8.1f  %s\n", engine / ops, copy / ops, (engine - copy) / ops, what
@@ -70,7 +72,14 @@ row 4096 256
 row 4096 256 --layout contiguous
 row 512 16
 row 512 1
-for servers in 8 64; do
+least=''
+most=0
+for servers in 1 8 64; do
     row 512 256 --servers "$servers"
+    least=${least:-$more}
+    read -r least most < <(awk -v a="$least" -v b="$most" -v now="$more" \
+        'BEGIN { print (now < a ? now : a), (now > b ? now : b) }')
 done
+awk -v a="$least" -v b="$most" \
+    'BEGIN { printf "1, 8 and 64 servers differ by %.1f %%\n", (b - a) / a * 100 }'
 row 512 256 --servers 8 --spread message

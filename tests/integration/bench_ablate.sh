@@ -5,11 +5,11 @@ need python3
 
 siblings=${RMEM_BENCH%/*}/ablation
 for sibling in ledger-requests ledger-records context snapshot timers all-records all-requests; do
-    "$siblings/rmem-bench-$sibling" bw --verify --size 512:64KiB --batch 100 --iterations 20 --repeat 1 \
-        --lanes 2 --depth 64 --reactors 2 >"$WORK/out" || fail "$sibling: status $?"
+    "$siblings/rmem-bench-$sibling" bw --verify --size 512:4KiB --batch 100 --iterations 5 --repeat 1 \
+        --lanes 2 --depth 64 --reactors 2 --memory 16MiB >"$WORK/out" || fail "$sibling: status $?"
 done
 
-"$RMEM_BENCH" ablate --preset mw-chunkon --repeat 2 --limit 10ms --count 0 -- --size 1KiB:2KiB \
+"$RMEM_BENCH" ablate --preset mw-chunkon --repeat 1 --limit 10ms --count 0 -- --size 1KiB:2KiB \
     --memory 64MiB --iterations 20 >"$WORK/out" || fail "ablate: status $?"
 for who in ours ledger-requests ledger-records context snapshot timers all-records all-requests; do
     grep -Eq "^$who +[0-9.]+" "$WORK/out" || fail "no row of $who: $(cat "$WORK/out")"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: run.sh SCENARIO [ARGUMENT...]
 #
-# Runs one scenario (a file beside this one, without the .sh, or a path) the way every scenario wants to be run:
+# Runs one scenario (a file beside this one, without the .sh, or any with it) the way every scenario wants to be run:
 # in a folder of its own, as a process group of its own, and with a deadline. Whatever becomes of it
 # (it fails, it hangs, somebody presses control-C), what it started is ended, what it mounted is
 # unmounted and the folder is removed. A hanging filesystem hangs the processes that touch it, so
@@ -19,7 +19,7 @@ RMEM_LIB=$RMEM_SOURCE/tests/support/lib.sh
 export RMEM_SOURCE RMEM_LIB
 deadline=${RMEM_TEST_SECONDS:-100}
 case ${1:?usage: run.sh SCENARIO [ARGUMENT...]} in
-*/*) scenario=$1 ;;
+*.sh) scenario=$1 ;;
 *) scenario=$here/$1.sh ;;
 esac
 shift
