@@ -450,7 +450,8 @@ const struct conf_key conf_schema[] = {
 		.max = 64 * TIB,
 		.multiple = 4 * KIB,
 		.initial = "1GiB",
-		.help = "The size of the pool that the server exports.",
+		.help = "The size of the pool that the server exports. When it is not set, a pool "
+			"file that is there keeps the size it has.",
 	},
 	{
 		.name = "server.backing",

@@ -26,6 +26,7 @@ enum rmem_pool_populate {
 
 struct rmem_pool_options {
 	uint64_t size_bytes;		 /* multiple of 4096 */
+	bool any_size;			 /* take a pool file that is there as it is, also a smaller one */
 	const char *backing;		 /* RMEM_POOL_ANONYMOUS or the path of a file */
 	enum rmem_huge_pages huge_pages; /* of an anonymous pool */
 	enum rmem_pool_populate populate;

@@ -325,7 +325,7 @@ static int take_over(const struct rmem_pool_options *options, const struct pool_
 
 	if (header->version != POOL_VERSION)
 		return not_a_pool(pool->backing, "a pool file of another version", error);
-	if (header->data_bytes < options->size_bytes)
+	if (header->data_bytes < options->size_bytes && !options->any_size)
 		return rmem_fail(
 			error, EEXIST,
 			"%s: the pool in this file has %" PRIu64 " MiB, less than the %" PRIu64
@@ -336,7 +336,7 @@ static int take_over(const struct rmem_pool_options *options, const struct pool_
 	    header->data_bytes % RMEM_PAGE_BYTES != 0 || header->incarnation == 0 ||
 	    !rmem_range_ok(header->header_bytes, header->data_bytes, file_bytes))
 		return not_a_pool(pool->backing, "a pool file that has been cut or damaged", error);
-	if (header->data_bytes > options->size_bytes)
+	if (header->data_bytes != options->size_bytes)
 		rmem_log_info(RMEM_LOG_SERVER,
 			      "%s: the pool in this file has %" PRIu64 " MiB: that is its size",
 			      pool->backing, header->data_bytes / MIB);

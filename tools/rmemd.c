@@ -30,7 +30,8 @@ static const char usage[] =
 	"\n" CONF_OPTIONS_HELP
 	"      --listen URL      wait for clients there: shm:/PATH or verbs://HOST:PORT; may\n"
 	"                        be given again\n"
-	"      --size SIZE       of the pool: 512MiB, 2GiB\n"
+	"      --size SIZE       of the pool: 512MiB, 2GiB; by default that of the pool file\n"
+	"                        that is there, or 1GiB\n"
 	"      --backing WHAT    anonymous (memory), or the PATH of a pool file\n"
 	"      --allow-unauthenticated\n"
 	"                        whoever reaches a verbs:// address may read and write the pool\n"
@@ -118,6 +119,8 @@ static void server_options(const struct conf *conf, struct rmem_server_options *
 {
 	rmem_server_options_init(options);
 	options->pool.size_bytes = conf_size_bytes(conf, "server.size");
+	/* Nobody chose it: then it is for new pools only. */
+	options->pool.any_size = strcmp(conf_origin(conf, "server.size"), "default") == 0;
 	options->pool.backing = conf_text(conf, "server.backing");
 	options->pool.huge_pages = huge_pages(conf);
 	options->pool.populate =

@@ -46,7 +46,10 @@ ended "$busy" 20 "the transfers" || fail "a server that was away for a moment fa
 rm "$MNT/busy"
 mount_stop
 server_stop
-server_start rmemd --backing "$pool"
+# Without a size: it is in the file.
+server_spawn rmemd --backing "$pool"
+wait_for 15 "rmemd on a pool file" server_up rmemd
+says ' 256M, ' "$RMEMCTL" -c "$CONF" status
 mount_start
 cmp "$MNT/data" "$SRC/data"
 same_tree "$SRC/tree" "$MNT/tree"

@@ -320,6 +320,27 @@ START_TEST(a_pool_file_of_another_size_keeps_its_own_or_is_refused)
 }
 END_TEST
 
+START_TEST(a_pool_file_of_any_size_is_taken_when_none_was_asked_for)
+{
+	struct rmem_pool_options options = options_for(path);
+	struct rmem_pool *pool = create(&options);
+	uint64_t incarnation = pool->incarnation;
+
+	rmem_pool_destroy(pool);
+	options.any_size = true;
+	options.size_bytes = 64 * MIB;
+	pool = create(&options);
+	ck_assert_uint_eq(pool->data_bytes, 4 * MIB);
+	ck_assert_uint_eq(pool->incarnation, incarnation);
+	rmem_pool_destroy(pool);
+	unlink(path);
+	pool = create(&options);
+	ck_assert_uint_eq(pool->data_bytes, 64 * MIB);
+	rmem_pool_destroy(pool);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(a_pool_file_that_was_cut_is_refused)
 {
 	struct rmem_pool_options options = options_for(path);
@@ -427,6 +448,7 @@ int main(void)
 	tcase_add_test(file, a_file_that_is_no_pool_is_refused_and_left_alone);
 	tcase_add_test(file, an_empty_file_becomes_a_pool);
 	tcase_add_test(file, a_pool_file_of_another_size_keeps_its_own_or_is_refused);
+	tcase_add_test(file, a_pool_file_of_any_size_is_taken_when_none_was_asked_for);
 	tcase_add_test(file, a_pool_file_that_was_cut_is_refused);
 	tcase_add_test(file, a_pool_file_cut_while_it_is_open_does_not_kill_the_server);
 	tcase_add_test(file, a_pool_file_of_another_version_is_refused);
