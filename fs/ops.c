@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 
 #include "engine/base/log.h"
+#include "fs/groups.h"
 
 /* "For good": nobody else changes the volume. */
 #define FOREVER_SECONDS 31536000.0
@@ -118,17 +119,9 @@ mode_t ops_umask(fuse_req_t req)
 bool ops_in_group(fuse_req_t req, gid_t gid)
 {
 	const struct fuse_ctx *context = fuse_req_ctx(req);
-	gid_t groups[256];
-	int count;
 
-	if (context->uid == 0 || context->gid == gid)
-		return true;
-	count = fuse_req_getgroups(req, (int)RMEM_COUNT_OF(groups), groups);
-	for (int i = 0; i < count && i < (int)RMEM_COUNT_OF(groups); i++) {
-		if (groups[i] == gid)
-			return true;
-	}
-	return false;
+	return context->uid == 0 || context->gid == gid ||
+	       groups_of_process_have(context->pid, gid);
 }
 
 void ops_drop_capability(struct mount *mount, struct inode *inode)
