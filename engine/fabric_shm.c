@@ -360,7 +360,22 @@ struct view {
 	uintptr_t local_base;
 	uint64_t local_bytes;
 	uint64_t length_max; /* what fits into both, and into a message */
+	/* The length of the last request, which the next one mostly has, too, and the last places
+	 * in the region and the memory where that fits. */
+	uint64_t length;
+	uint64_t offset_max, local_max;
 };
+
+/* False when the length fits nowhere. */
+static inline bool set_length(struct view *view, uint64_t length)
+{
+	if (length > view->length_max)
+		return false;
+	view->length = length;
+	view->offset_max = view->region_bytes - length;
+	view->local_max = view->local_bytes - length;
+	return true;
+}
 
 /* Fills in the view for a request. False when a key of it is not valid. */
 static __attribute__((noinline)) bool look_up(const struct rmem_lane_link *link,
@@ -383,6 +398,7 @@ static __attribute__((noinline)) bool look_up(const struct rmem_lane_link *link,
 		.local_bytes = entry->length,
 		.length_max = rmem_min_u64(rmem_min_u64(region->length, entry->length),
 					   SHM_MESSAGE_MAX_BYTES),
+		.length = UINT64_MAX, /* of none */
 	};
 	return true;
 }
@@ -455,9 +471,11 @@ static inline enum rmem_wc_status execute_plain(struct rmem_lane_link *link,
 	if (RMEM_UNLIKELY(wr->remote_key != view->remote_key || sge->key != view->local_key) &&
 	    !look_up(link, wr, view))
 		return execute_any(link, wr);
+	if (RMEM_UNLIKELY(length != view->length) && !set_length(view, length))
+		return execute_any(link, wr);
 	offset = wr->remote_address - view->region_address;
-	if (RMEM_UNLIKELY(length > view->length_max || offset > view->region_bytes - length ||
-			  (uintptr_t)sge->address - view->local_base > view->local_bytes - length))
+	if (RMEM_UNLIKELY(offset > view->offset_max ||
+			  (uintptr_t)sge->address - view->local_base > view->local_max))
 		return execute_any(link, wr);
 	copy(link, wr->op, (uint8_t *)(wr->remote_address + view->shift), sge);
 	return RMEM_WC_OK;
@@ -500,8 +518,8 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 	uint32_t room = link->depth - link->in_flight;
 	uint32_t cq_room = cq->mask + 1 - cq->outstanding;
 	uint32_t first = cq->tail;
-	uint32_t uncovered = link->uncovered;
 	uint32_t taken = 0;
+	uint32_t covered = 0 - link->uncovered; /* of those taken; wraps */
 	const struct rmem_wr *ahead = chain->next;
 	struct view view = {0};
 	struct rmem_wr *wr;
@@ -530,13 +548,12 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 			break;
 		}
 		taken++;
-		uncovered++;
 		if (RMEM_UNLIKELY(status != RMEM_WC_OK) || (wr->flags & RMEM_WR_SIGNALED) != 0) {
-			complete(link, wr->id, status, uncovered);
-			uncovered = 0;
+			complete(link, wr->id, status, taken - covered);
+			covered = taken;
 		}
 	}
-	link->uncovered = uncovered;
+	link->uncovered = taken - covered;
 	link->in_flight += taken;
 	cq->outstanding += taken;
 	if (RMEM_UNLIKELY(atomic_load_explicit(&link->conn->is_cut, memory_order_relaxed)))
