@@ -288,7 +288,9 @@ const struct conf_key conf_schema[] = {
 		.min = 10 * MS,
 		.max = 600 * SEC,
 		.initial = "5s",
-		.help = "How long one attempt to connect to a server may take.",
+		.help = "How long one attempt to connect to a server may take, and how long a "
+			"mount "
+			"waits for its servers before it goes on without some of them.",
 	},
 	{
 		.name = "engine.reconnect_min",

@@ -12,6 +12,7 @@
 
 #include "config/streaming_options.h"
 #include "config/verbs_options.h"
+#include "engine/base/deadline.h"
 #include "engine/base/log.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
@@ -53,42 +54,65 @@ static void server_changed(void *user, unsigned server, enum rmem_server_state s
 		rmem_log_error(RMEM_LOG_FS, "server %s: %s", info.url, error.text);
 }
 
+static int add_servers(struct process *process, unsigned *indexes, size_t *count,
+		       struct rmem_error *error)
+{
+	const char *const *urls = conf_list(process->options.conf, "servers", count);
+	int result = 0;
+
+	if (*count > RMEM_SERVERS_MAX)
+		return rmem_fail(error, EINVAL, "servers: more than %d", RMEM_SERVERS_MAX);
+	for (size_t i = 0; i < *count && result == 0; i++)
+		result = rmem_server_add(process->engine, urls[i], &indexes[i], error);
+	return result;
+}
+
+/* Attaches a server that came up until the deadline. -ETIMEDOUT: it did not. */
+static int connect_server(struct process *process, unsigned server, uint64_t deadline_ns,
+			  struct rmem_error *error)
+{
+	unsigned left_ms = (unsigned)rmem_deadline_left_ms(deadline_ns);
+	struct rmem_server_info info;
+	int result = rmem_server_wait(process->engine, server, left_ms, error);
+
+	if (result == 0)
+		result = rmem_server_info(process->engine, server, &info);
+	if (result == 0)
+		result = volume_attach(process->volume, server, &info, error);
+	return result;
+}
+
+/* All have the same time. Those that don't come up then are missed, as they would be if they went
+ * down later: what files have there can't be read until they come. But one has to be there. */
 static int connect_servers(struct process *process, struct rmem_error *error)
 {
 	unsigned timeout_ms =
 		(unsigned)(conf_duration_us(process->options.conf, "engine.connect_timeout") /
 			   1000);
+	uint64_t deadline_ns = rmem_deadline_in_ms(timeout_ms);
+	struct rmem_server_info info = {.url = ""};
 	unsigned indexes[RMEM_SERVERS_MAX];
-	struct rmem_server_info info;
-	const char *const *urls;
-	size_t count;
-	int result;
+	size_t count, missing = 0;
+	int result = add_servers(process, indexes, &count, error);
 
-	urls = conf_list(process->options.conf, "servers", &count);
-	if (count > RMEM_SERVERS_MAX)
-		return rmem_fail(error, EINVAL, "servers: more than %d", RMEM_SERVERS_MAX);
-	for (size_t i = 0; i < count; i++) {
-		result = rmem_server_add(process->engine, urls[i], &indexes[i], error);
-		if (result != 0)
-			return result;
-	}
-	for (size_t i = 0; i < count; i++) {
-		result = rmem_server_wait(process->engine, indexes[i], timeout_ms, error);
-		if (result != 0) {
-			size_t used = strlen(error->text);
-
-			snprintf(error->text + used, sizeof(error->text) - used,
-				 "; start it, or take it out of `servers` to mount without what it "
-				 "holds");
-			return result;
-		}
+	for (size_t i = 0; i < count && result == 0; i++) {
+		result = connect_server(process, indexes[i], deadline_ns, error);
+		if (result != -ETIMEDOUT || count == 1)
+			continue;
 		result = rmem_server_info(process->engine, indexes[i], &info);
-		if (result == 0)
-			result = volume_attach(process->volume, indexes[i], &info, error);
-		if (result != 0)
-			return result;
+		missing++;
+		rmem_log_warn(RMEM_LOG_FS, "server %s is not reachable: %s", info.url,
+			      info.last_error);
 	}
-	return 0;
+	if (result == 0 && missing == count)
+		return rmem_fail(error, ETIMEDOUT, "none of the %zu servers is reachable; %s: %s",
+				 count, info.url, info.last_error);
+	if (result == 0 && missing > 0)
+		rmem_log_warn(RMEM_LOG_FS,
+			      "mounting without %zu of %zu servers; they are taken up when they "
+			      "come",
+			      missing, count);
+	return result;
 }
 
 static int start_engine(struct process *process, struct rmem_error *error)
