@@ -88,6 +88,48 @@ START_TEST(a_range_outside_the_region_is_refused)
 }
 END_TEST
 
+/* A provider that remembers what it looked up for the request before must not believe it too far.
+ */
+static void expect_second_fails(struct rmem_wr wrs[2], enum rmem_wc_status status)
+{
+	struct rmem_completion completions[2];
+
+	rig_chain(wrs, 2);
+	rig_post(&rig, 0, wrs);
+	ck_assert_uint_eq(rig_reap(&rig, completions, 2), 2);
+	ck_assert_int_eq(completions[0].status, RMEM_WC_OK);
+	ck_assert_int_eq(completions[1].status, status);
+}
+
+START_TEST(a_range_is_checked_whatever_fitted_before)
+{
+	const struct rig_place last = {
+		.region = 1, .offset = RIG_REGION_BYTES - 512, .local = 0, .length = 512};
+	struct rmem_wr wrs[2];
+
+	for (unsigned i = 0; i < RMEM_COUNT_OF(outside); i++) {
+		open_rig(_i);
+		wrs[0] = wrs[1] = rig_wr(&rig, RMEM_WR_WRITE, 0, &last);
+		if (i % 2) /* of the same length, or of another */
+			wrs[0].sge[0].length = outside[i].length;
+		wrs[1].remote_address = rig.info.regions[1].address + (uint64_t)outside[i].offset;
+		wrs[1].sge[0].length = outside[i].length;
+		expect_second_fails(wrs, RMEM_WC_REMOTE_ACCESS);
+		rig_close(&rig);
+	}
+	for (unsigned length = 511; length <= 513; length += 2) {
+		open_rig(_i);
+		wrs[0] = wrs[1] = rig_wr(&rig, RMEM_WR_WRITE, 0, &last);
+		wrs[0].sge[0].length = length - 1;
+		wrs[1].remote_address = rig.info.regions[1].address;
+		wrs[1].sge[0].address = rig.memory + RIG_MEMORY_BYTES - length + 1;
+		wrs[1].sge[0].length = length;
+		expect_second_fails(wrs, RMEM_WC_LOCAL_ERROR);
+		rig_close(&rig);
+	}
+}
+END_TEST
+
 START_TEST(local_memory_that_is_not_registered_is_refused)
 {
 	struct rmem_mr *gone;
@@ -432,6 +474,8 @@ int main(void)
 	tcase_add_loop_test(refused, a_wrong_remote_key_is_refused, 0, rig_provider_count);
 	tcase_add_loop_test(refused, the_key_of_another_region_is_refused, 0, rig_provider_count);
 	tcase_add_loop_test(refused, a_range_outside_the_region_is_refused, 0, rig_provider_count);
+	tcase_add_loop_test(refused, a_range_is_checked_whatever_fitted_before, 0,
+			    rig_provider_count);
 	tcase_add_loop_test(refused, local_memory_that_is_not_registered_is_refused, 0,
 			    rig_provider_count);
 	tcase_add_loop_test(refused, a_key_does_not_fit_memory_registered_in_its_place, 0,
