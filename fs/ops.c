@@ -29,9 +29,15 @@ static struct timespec to_timespec(int64_t ns)
 	return time;
 }
 
+/* What does not fit, before 1677 and after 2262, becomes the nearest that does. */
 static int64_t to_ns(struct timespec time)
 {
-	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)time.tv_sec, 1000000000, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)time.tv_nsec, &ns))
+		return time.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
 }
 
 static void stat_of(const struct inode *inode, const struct inode_attr *attr, struct stat *st)

@@ -24,6 +24,12 @@ remount
 cd "$MNT"
 same "$times" "$(stat -c '%n %.9X %.9Y' file future dir)" "times after a remount"
 
+# Beyond what is kept: the nearest time that is, not one from another century.
+touch -d '2300-01-01 UTC' later
+touch -d '1600-01-01 UTC' earlier
+same "9223372036.854775807 -9223372036.854775808" \
+    "$(stat -c %.9Y later earlier | paste -sd' ')" "times outside of 1677 to 2262"
+
 # moves WHAT FILE COMMAND...: WHAT is "mtime ctime", "ctime" or "nothing"
 moves() {
     local what=$1 file=$2 before after moved=
