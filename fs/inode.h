@@ -8,8 +8,9 @@
  * change. A dirty inode is on the volume's dirty list and holds a reference on itself.
  *
  * The end of an inode. When its last name goes while it is open, or while a data operation is in
- * its gate, it becomes an `orphan`: its records stay, an O record stands for it, and the last unref
- * reclaims it. Otherwise everything goes in the transaction that took the name, and what is left in
+ * its gate, or when it has what the kernel may just be about to ask for (change.c, lingers()), it
+ * becomes an `orphan`: its records stay, an O record stands for it, and the last unref reclaims it.
+ * Otherwise everything goes in the transaction that took the name, and what is left in
  * memory is `removed`: an operation that raced with the removal may still hold it, must put nothing
  * into the store for it, and answers -ESTALE. So data operations hold a reference and their place
  * in the gate for as long as their bytes move, and look at `removed` when they enter.

@@ -63,6 +63,18 @@ int namespace_lookup(struct volume *volume, struct inode *parent, const char *na
 	return -EIO;
 }
 
+/* --- Removed while they were looked for ---------------------------------------------------------
+ */
+
+#define LINGER_NS 1000000000 /* from the answer to the kernel's second try: usually 100 us */
+
+void namespace_met_removed(struct volume *volume)
+{
+	pthread_mutex_lock(&volume->namespace_lock);
+	volume->linger_until_ns = inode_now_ns() + LINGER_NS;
+	pthread_mutex_unlock(&volume->namespace_lock);
+}
+
 /* --- Links ------------------------------------------------------------------------------------ */
 
 struct link_arguments {

@@ -68,6 +68,12 @@ enum namespace_attr_mask {
 int namespace_setattr(struct volume *volume, struct inode *inode, const struct inode_attr *attr,
 		      unsigned mask) RMEM_MUST_CHECK;
 
+/* The caller is about to answer -ESTALE: the kernel asked for an inode that lost its last name
+ * since it was looked up. Files that lose theirs in the next second are there until the kernel
+ * forgets them, so that it does better when it looks the name up again. No lock held; waits for a
+ * change of names that is under way, which may have been decided before. */
+void namespace_met_removed(struct volume *volume);
+
 /* Access control lists are extended attributes with the names and form that the kernel uses. They
  * and the mode follow each other, and new children get what the default list of their directory
  * says.

@@ -110,6 +110,13 @@ struct inode *ops_inode(fuse_req_t req, fuse_ino_t ino)
 	return NULL;
 }
 
+void ops_reply_error(fuse_req_t req, int result)
+{
+	if (RMEM_UNLIKELY(result == -ESTALE))
+		namespace_met_removed(ops_mount(req)->volume);
+	fuse_reply_err(req, -result);
+}
+
 struct namespace_caller ops_caller(fuse_req_t req)
 {
 	const struct fuse_ctx *context = fuse_req_ctx(req);
@@ -163,8 +170,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)FUSE_CAP_WRITEBACK_CACHE;
 	if (mount->cache == MOUNT_CACHE_ALWAYS) {
 		conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA;
-		conn->want |= conn->capable &
-			      (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA);
+		conn->want |=
+			conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA);
 		if (mount->writeback_wanted)
 			conn->want |= conn->capable & FUSE_CAP_WRITEBACK_CACHE;
 	}
@@ -260,7 +267,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_s
 	if (result == 0)
 		reply_attr(req, inode);
 	else
-		fuse_reply_err(req, -result);
+		ops_reply_error(req, result);
 	inode_unref(mount->volume, inode, 1);
 }
 

@@ -45,6 +45,9 @@ void ops_reply_inode(fuse_req_t req, struct inode *inode);
 /* Replies -error when the inode can't be had, and returns NULL. */
 struct inode *ops_inode(fuse_req_t req, fuse_ino_t ino);
 
+/* Replies -error about an inode that was asked for by number. */
+void ops_reply_error(fuse_req_t req, int result);
+
 /* What the caller's identity means for new files. */
 /* What is left to us to take from the mode of new inodes. */
 mode_t ops_umask(fuse_req_t req);

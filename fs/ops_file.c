@@ -88,7 +88,7 @@ void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	result = open_file_create(mount, inode, fi->flags, &file);
 	if (result != 0) {
-		fuse_reply_err(req, -result);
+		ops_reply_error(req, result);
 		return;
 	}
 	out.fh = (uintptr_t)file;

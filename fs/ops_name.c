@@ -103,7 +103,7 @@ static void remove_and_reply(fuse_req_t req, fuse_ino_t parent, const char *name
 
 	if (directory == NULL)
 		return;
-	fuse_reply_err(req, -remove(mount->volume, directory, name));
+	ops_reply_error(req, remove(mount->volume, directory, name));
 	inode_unref(mount->volume, directory, 1);
 }
 
@@ -290,7 +290,7 @@ void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *
 		pthread_mutex_unlock(&inode->lock);
 		xattr.drop_setgid = !ops_in_group(req, group);
 	}
-	fuse_reply_err(req, -namespace_setxattr(mount->volume, inode, &xattr));
+	ops_reply_error(req, namespace_setxattr(mount->volume, inode, &xattr));
 	inode_unref(mount->volume, inode, 1);
 }
 

@@ -21,7 +21,7 @@ static void truncated(struct data_request *data, int status)
 		ops_fill_stat(data->inode, &st);
 		fuse_reply_attr(request->fuse, &st, ops_timeout(mount));
 	} else {
-		fuse_reply_err(request->fuse, -status);
+		ops_reply_error(request->fuse, status);
 	}
 	inode_unref(mount->volume, data->inode, 1);
 	channel_release(request);

@@ -53,6 +53,7 @@ struct volume {
 	uint8_t uuid[16];
 	uint64_t mount_id;
 	uint64_t ino_next, ino_end;    /* namespace_lock: numbers reserved for this mount */
+	int64_t linger_until_ns;       /* namespace_lock: see namespace_met_removed() */
 	_Atomic(uint64_t) inode_count; /* for statfs */
 	uint64_t stripe_bytes;
 	unsigned sync_interval_ms;

@@ -26,6 +26,7 @@ done
 mv target done
 wait "$reader" || true
 [ -s "$WORK/seen" ] || fail "the reader saw nothing"
+! grep -i stale "$WORK/reader.log" || fail "the reader met a file that was being replaced"
 odd=$(grep -vE '^(new|version [0-9]+)$' "$WORK/seen" || true)
 same "" "$odd" "what a reader saw besides whole versions"
 

@@ -323,6 +323,42 @@ START_TEST(nothing_is_stored_for_a_removed_inode)
 }
 END_TEST
 
+START_TEST(a_file_that_may_be_asked_for_lives_until_it_is_forgotten)
+{
+	struct inode *file = create("file"), *other, *link;
+	struct namespace_create symlink = {.mode = S_IFLNK | 0777, .target = "target"};
+	struct namespace_xattr xattr = {.name = "user.a", .value = "b", .size = 1};
+	char target[VOLUME_PAGE_BYTES], value;
+	uint64_t ino = file->ino;
+
+	/* By itself it would go; see a_closed_file_goes_with_its_last_name. */
+	ck_assert_int_eq(namespace_setxattr(fixture.volume, file, &xattr), 0);
+	ck_assert_int_eq(namespace_unlink(fixture.volume, root, "file"), 0);
+	ck_assert(file->orphan && has_record(ino) && has_orphan(ino));
+	ck_assert_int_eq(namespace_getxattr(fixture.volume, file, "user.a", &value, 1), 1);
+	put(file);
+	ck_assert(!has_record(ino) && !has_orphan(ino));
+
+	ck_assert_int_eq(namespace_create(fixture.volume, root, "link", &symlink, &link), 0);
+	ck_assert_int_eq(namespace_unlink(fixture.volume, root, "link"), 0);
+	ck_assert_int_eq(namespace_readlink(fixture.volume, link, target), 0);
+	ck_assert_str_eq(target, "target");
+	ino = link->ino;
+	put(link);
+	ck_assert(!has_record(ino) && !has_orphan(ino));
+
+	file = create("one");
+	other = create("two");
+	ck_assert_int_eq(namespace_unlink(fixture.volume, root, "one"), 0);
+	ck_assert(file->removed);
+	namespace_met_removed(fixture.volume);
+	ck_assert_int_eq(namespace_unlink(fixture.volume, root, "two"), 0);
+	ck_assert(other->orphan && !other->removed && has_record(other->ino));
+	put(file);
+	put(other);
+}
+END_TEST
+
 START_TEST(an_open_file_lives_until_it_is_closed)
 {
 	uint64_t before = pages_free(), ino;
@@ -452,6 +488,7 @@ static Suite *suite(void)
 	tcase_add_test(dirty, a_flush_stores_which_pages_were_written);
 	tcase_add_test(end, a_closed_file_goes_with_its_last_name);
 	tcase_add_test(end, nothing_is_stored_for_a_removed_inode);
+	tcase_add_test(end, a_file_that_may_be_asked_for_lives_until_it_is_forgotten);
 	tcase_add_test(end, an_open_file_lives_until_it_is_closed);
 	tcase_add_test(end, a_file_with_bytes_under_way_lives_until_they_have_arrived);
 	tcase_add_test(end, a_large_file_is_freed_in_the_background);
