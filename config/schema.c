@@ -312,6 +312,16 @@ const struct conf_key conf_schema[] = {
 		.help = "The longest pause between attempts to reconnect.",
 	},
 	{
+		.name = "auth.key_file",
+		.type = CONF_PATH,
+		.programs = CONF_RMEMFS | CONF_RMEMD | CONF_BENCH,
+		.words = WORDS("none"),
+		.initial = "none",
+		.help = "A file with a key of at least 16 random bytes that clients and servers "
+			"have in common, and that nobody else may read. Each proves to the other "
+			"that it has it before memory is handed out.",
+	},
+	{
 		.name = "verbs.port",
 		.type = CONF_COUNT,
 		.programs = ALL,
@@ -495,9 +505,9 @@ const struct conf_key conf_schema[] = {
 		.type = CONF_BOOL,
 		.programs = SERVER,
 		.initial = "false",
-		.help = "Serve on network addresses (`verbs:`, other than loopback), where "
-			"everybody "
-			"who reaches one reads and writes the whole pool. For networks that are "
+		.help = "Serve on network addresses (`verbs:`, other than loopback) without "
+			"auth.key_file, where everybody who reaches one reads and writes the whole "
+			"pool. For networks that are "
 			"trusted as a whole.",
 	},
 	{

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "engine/auth.h"
 #include "engine/verbs.h"
 
 /* The strings stay the configuration's. Errors: those of rmem_verbs_configure(). */
@@ -27,4 +28,13 @@ RMEM_MUST_CHECK static inline int conf_apply_verbs(const struct conf *conf,
 	};
 
 	return rmem_verbs_configure(&options, error);
+}
+
+/* The key by which clients and servers know each other. Errors: those of rmem_auth_set_key_file().
+ */
+RMEM_MUST_CHECK static inline int conf_apply_key(const struct conf *conf, struct rmem_error *error)
+{
+	const char *path = conf_text(conf, "auth.key_file");
+
+	return rmem_auth_set_key_file(strcmp(path, "none") == 0 ? NULL : path, error);
 }

@@ -219,13 +219,18 @@ void rmem_owner_set(const uint8_t owner[RMEM_OWNER_BYTES])
 	memcpy(process_owner, owner, sizeof(process_owner));
 }
 
-size_t rmem_control_hello(void *buffer)
+static size_t make_hello(void *buffer, struct rmem_auth_nonces *nonces)
 {
 	struct rmem_hello hello = {
 		.features = RMEM_WIRE_FEATURE_NOTICES,
 		.pid = (uint32_t)getpid(),
 	};
 
+	if (rmem_auth_is_on()) {
+		rmem_auth_nonce(nonces->client);
+		memcpy(hello.nonce, nonces->client, sizeof(hello.nonce));
+		hello.features |= RMEM_WIRE_FEATURE_KEY;
+	}
 	memcpy(hello.owner, process_owner, sizeof(hello.owner));
 	strncpy(hello.name, program_invocation_short_name, sizeof(hello.name) - 1);
 	if (gethostname(hello.host, sizeof(hello.host) - 1) != 0)
@@ -244,6 +249,8 @@ int rmem_control_code(uint32_t wire_code)
 		return ESHUTDOWN;
 	case RMEM_WIRE_CODE_OWNED:
 		return EEXIST;
+	case RMEM_WIRE_CODE_KEY:
+		return EACCES;
 	default:
 		return EPROTO;
 	}
@@ -324,4 +331,51 @@ int rmem_control_ask(int fd, const char *path, const void *request, size_t lengt
 	const struct rmem_control_request plain = {request, length, -1, wanted};
 
 	return rmem_control_ask_with(fd, path, &plain, deadline_ns, answer, error);
+}
+
+/* --- Greeting ----------------------------------------------------------------------------------
+ */
+
+/* Checks the server's proof and gives ours. */
+static int answer_challenge(const struct rmem_control_way *way, struct rmem_auth_nonces *nonces,
+			    struct rmem_control_message *answer, struct rmem_error *error)
+{
+	uint8_t bytes[RMEM_WIRE_MAX_BYTES], proof[RMEM_AUTH_PROOF_BYTES];
+	struct rmem_control_request request = {bytes, 0, -1, RMEM_WIRE_WELCOME};
+	struct rmem_challenge challenge;
+
+	if (rmem_wire_get_challenge(answer->bytes, answer->length, &challenge) != 0)
+		return rmem_fail(error, EPROTO, "%s: a garbled answer", way->where);
+	memcpy(nonces->server, challenge.nonce, sizeof(nonces->server));
+	if (!rmem_auth_is_right(RMEM_AUTH_SERVER, nonces, challenge.proof))
+		return rmem_fail(
+			error, EACCES,
+			"%s: the server has another key: auth.key_file must be the same on "
+			"both sides",
+			way->where);
+	rmem_auth_prove(RMEM_AUTH_CLIENT, nonces, proof);
+	request.length = rmem_wire_put_proof(bytes, proof);
+	return way->ask(way->user, &request, answer, error);
+}
+
+int rmem_control_greet(const struct rmem_control_way *way, struct rmem_control_message *answer,
+		       struct rmem_error *error)
+{
+	uint8_t bytes[RMEM_WIRE_MAX_BYTES];
+	struct rmem_auth_nonces nonces;
+	struct rmem_control_request request = {bytes, make_hello(bytes, &nonces), -1,
+					       RMEM_WIRE_WELCOME};
+	int rc;
+
+	answer->type = RMEM_WIRE_ERROR;
+	if (!rmem_auth_is_on())
+		return way->ask(way->user, &request, answer, error);
+	request.wanted = RMEM_WIRE_CHALLENGE;
+	rc = way->ask(way->user, &request, answer, error);
+	if (rc != 0 && answer->type == RMEM_WIRE_WELCOME)
+		return rmem_fail(error, EACCES,
+				 "%s: the server asks for no key, so it may be anybody's: give it "
+				 "this auth.key_file, too",
+				 way->where);
+	return rc == 0 ? answer_challenge(way, &nonces, answer, error) : rc;
 }

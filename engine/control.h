@@ -54,8 +54,18 @@ int rmem_control_ask_with(int fd, const char *path, const struct rmem_control_re
 ssize_t rmem_control_send(int fd, const void *bytes, size_t length, const int *fds,
 			  unsigned fd_count);
 
-/* Writes the HELLO of this process into `buffer` of RMEM_WIRE_MAX_BYTES; returns its length. */
-size_t rmem_control_hello(void *buffer);
+/* Introduces this process to a server by whatever way leads there, proves that it has the key if it
+ * has one, and has the server do the same. The answer is WELCOME. Errors: as rmem_control_ask();
+ * -EACCES (one side has no key, or another one). */
+struct rmem_control_way {
+	/* One question, as rmem_control_ask(). */
+	int (*ask)(void *user, const struct rmem_control_request *request,
+		   struct rmem_control_message *answer, struct rmem_error *error);
+	void *user;
+	const char *where; /* for messages */
+};
+int rmem_control_greet(const struct rmem_control_way *way, struct rmem_control_message *answer,
+		       struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* For other ways to a server: explains an ERROR that came as an answer, and what its code is as a
  * positive errno. */

@@ -221,17 +221,31 @@ static void map_ahead(const struct rmem_conn *conn, uint64_t deadline_ns)
 	}
 }
 
+struct asking {
+	const struct rmem_conn *conn;
+	uint64_t deadline_ns;
+};
+
+static int ask(void *user, const struct rmem_control_request *request,
+	       struct rmem_control_message *answer, struct rmem_error *error)
+{
+	const struct asking *asking = user;
+
+	return rmem_control_ask_with(asking->conn->fd, asking->conn->path, request,
+				     asking->deadline_ns, answer, error);
+}
+
 static int handshake(struct rmem_conn *conn, uint64_t deadline_ns, struct rmem_error *error)
 {
-	uint8_t hello[RMEM_WIRE_MAX_BYTES];
+	struct asking asking = {conn, deadline_ns};
+	const struct rmem_control_way way = {ask, &asking, conn->path};
 	struct rmem_control_message welcome;
 	int rc;
 
 	rc = rmem_control_connect(conn->path, deadline_ns, &conn->fd, error);
 	if (rc != 0)
 		return rc;
-	rc = rmem_control_ask(conn->fd, conn->path, hello, rmem_control_hello(hello),
-			      RMEM_WIRE_WELCOME, deadline_ns, &welcome, error);
+	rc = rmem_control_greet(&way, &welcome, error);
 	if (rc != 0)
 		return rc;
 	rc = take_welcome(conn, &welcome, error);

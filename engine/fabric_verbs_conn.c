@@ -49,15 +49,23 @@ static int watch_control(struct rmem_conn *conn, struct rmem_error *error)
 	return 0;
 }
 
+static int ask(void *user, const struct rmem_control_request *request,
+	       struct rmem_control_message *answer, struct rmem_error *error)
+{
+	struct verbs_control *control = user;
+
+	return verbs_control_ask(control, request->bytes, request->length, request->wanted, answer,
+				 error);
+}
+
 static int greet(struct rmem_conn *conn, struct rmem_error *error)
 {
-	uint8_t hello[RMEM_WIRE_MAX_BYTES];
+	const struct rmem_control_way way = {ask, &conn->control, conn->control.where};
 	struct rmem_control_message answer;
 	struct rmem_welcome welcome;
 	int rc;
 
-	rc = verbs_control_ask(&conn->control, hello, rmem_control_hello(hello), RMEM_WIRE_WELCOME,
-			       &answer, error);
+	rc = rmem_control_greet(&way, &answer, error);
 	if (rc != 0)
 		return rc;
 	if (rmem_wire_get_welcome(answer.bytes, answer.length, &welcome) != 0)

@@ -226,11 +226,12 @@ static bool is_loopback(const struct sockaddr *address)
 static int check_trust(const struct rmem_server *server, const char *url,
 		       const struct sockaddr *address, struct rmem_error *error)
 {
-	if (server->options.allow_unauthenticated || is_loopback(address))
+	if (rmem_auth_is_on() || server->options.allow_unauthenticated || is_loopback(address))
 		return 0;
 	return rmem_fail(error, EPERM,
-			 "%s: whoever reaches this address could read and write the whole pool: on "
-			 "a network where everybody may, say so with --allow-unauthenticated "
+			 "%s: whoever reaches this address could read and write the whole pool: "
+			 "give server and clients a key (auth.key_file), or, on a network where "
+			 "everybody may, say so with --allow-unauthenticated "
 			 "(server.allow_unauthenticated = true)",
 			 url);
 }

@@ -106,29 +106,23 @@ static bool claim(struct server_client *client, const uint8_t owner[RMEM_OWNER_B
 
 /* Each handler returns whether the client may stay. */
 
-static bool greet(struct server_client *client, size_t length)
+/* The client may stay. */
+static bool welcome(struct server_client *client)
 {
+	const struct rmem_hello *hello = &client->hello;
 	struct rmem_server *server = client->server;
 	uint8_t reply[RMEM_WIRE_MAX_BYTES];
-	struct rmem_hello hello;
+	size_t length;
 
-	if (client->is_greeted) {
-		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a second greeting");
-		return false;
-	}
-	if (rmem_wire_get_hello(client->request, length, &hello) != 0) {
-		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled greeting");
-		return false;
-	}
-	if (!claim(client, hello.owner))
+	if (!claim(client, hello->owner))
 		return false;
 	length = rmem_wire_put_welcome(reply, client->welcome);
 	if (!client->transport->send(client, reply, length, client->pool_fd)) {
 		turn_away(client, RMEM_WIRE_CODE_INTERNAL, "the welcome could not be sent");
 		return false;
 	}
-	snprintf(client->label, sizeof(client->label), "%s (%s on %s)", hello.name, client->from,
-		 hello.host);
+	snprintf(client->label, sizeof(client->label), "%s (%s on %s)", hello->name, client->from,
+		 hello->host);
 	TAILQ_REMOVE(&server->waiting, client, link);
 	TAILQ_INSERT_TAIL(&server->greeted, client, link);
 	client->is_greeted = true;
@@ -136,6 +130,60 @@ static bool greet(struct server_client *client, size_t length)
 	rmem_log_info(RMEM_LOG_SERVER, "%s connected (clients: %u)", client->label,
 		      server->greeted_count);
 	return true;
+}
+
+static bool challenge(struct server_client *client)
+{
+	struct rmem_challenge challenge;
+	uint8_t reply[RMEM_WIRE_MAX_BYTES];
+	size_t length;
+
+	if ((client->hello.features & RMEM_WIRE_FEATURE_KEY) == 0) {
+		turn_away(client, RMEM_WIRE_CODE_KEY,
+			  "this server serves only who has its key: set auth.key_file");
+		return false;
+	}
+	memcpy(client->nonces.client, client->hello.nonce, sizeof(client->nonces.client));
+	rmem_auth_nonce(client->nonces.server);
+	memcpy(challenge.nonce, client->nonces.server, sizeof(challenge.nonce));
+	rmem_auth_prove(RMEM_AUTH_SERVER, &client->nonces, challenge.proof);
+	length = rmem_wire_put_challenge(reply, &challenge);
+	if (!client->transport->send(client, reply, length, -1)) {
+		turn_away(client, RMEM_WIRE_CODE_INTERNAL, "the challenge could not be sent");
+		return false;
+	}
+	client->is_challenged = true;
+	return true;
+}
+
+static bool greet(struct server_client *client, size_t length)
+{
+	if (client->is_greeted || client->is_challenged) {
+		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a second greeting");
+		return false;
+	}
+	if (rmem_wire_get_hello(client->request, length, &client->hello) != 0) {
+		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled greeting");
+		return false;
+	}
+	return rmem_auth_is_on() ? challenge(client) : welcome(client);
+}
+
+static bool check_proof(struct server_client *client, size_t length)
+{
+	uint8_t proof[RMEM_AUTH_PROOF_BYTES];
+
+	if (!client->is_challenged || rmem_wire_get_proof(client->request, length, proof) != 0) {
+		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled proof");
+		return false;
+	}
+	client->is_challenged = false; /* one guess each */
+	if (!rmem_auth_is_right(RMEM_AUTH_CLIENT, &client->nonces, proof)) {
+		turn_away(client, RMEM_WIRE_CODE_KEY,
+			  "it has another key: auth.key_file must be the same on both sides");
+		return false;
+	}
+	return welcome(client);
 }
 
 static bool tell_status(struct server_client *client, size_t length)
@@ -179,6 +227,9 @@ static bool handle(struct server_client *client, enum rmem_wire_type type, size_
 		return tell_status(client, length);
 	case RMEM_WIRE_NOTICES_REQUEST:
 		return give_notices(client, length);
+	case RMEM_WIRE_PROOF:
+		return check_proof(client, length);
+	case RMEM_WIRE_CHALLENGE:
 	case RMEM_WIRE_NOTICES:
 	case RMEM_WIRE_WELCOME:
 	case RMEM_WIRE_STATUS:

@@ -143,6 +143,9 @@ struct server_client {
 	const struct rmem_welcome *welcome; /* what it is greeted with */
 	int pool_fd;			    /* that goes with it; -1 for none */
 	bool is_greeted;
+	bool is_challenged; /* has said hello, and is to prove that it has the key */
+	struct rmem_hello hello;
+	struct rmem_auth_nonces nonces;
 	TAILQ_ENTRY(server_client) link; /* in `waiting` or `greeted` */
 	uint64_t deadline_ns;		 /* while waiting */
 	char from[64];			 /* process, or address */

@@ -67,6 +67,28 @@ size_t rmem_wire_put_hello(void *buffer, const struct rmem_hello *hello)
 	text_put(wire.name, sizeof(wire.name), hello->name);
 	text_put(wire.host, sizeof(wire.host), hello->host);
 	memcpy(wire.owner, hello->owner, sizeof(wire.owner));
+	memcpy(wire.nonce, hello->nonce, sizeof(wire.nonce));
+	memcpy(buffer, &wire, sizeof(wire));
+	return sizeof(wire);
+}
+
+size_t rmem_wire_put_challenge(void *buffer, const struct rmem_challenge *challenge)
+{
+	struct rmem_wire_challenge wire = {
+		.header = header_make(RMEM_WIRE_CHALLENGE, sizeof(wire)),
+	};
+
+	memcpy(wire.nonce, challenge->nonce, sizeof(wire.nonce));
+	memcpy(wire.proof, challenge->proof, sizeof(wire.proof));
+	memcpy(buffer, &wire, sizeof(wire));
+	return sizeof(wire);
+}
+
+size_t rmem_wire_put_proof(void *buffer, const uint8_t proof[RMEM_AUTH_PROOF_BYTES])
+{
+	struct rmem_wire_proof wire = {.header = header_make(RMEM_WIRE_PROOF, sizeof(wire))};
+
+	memcpy(wire.proof, proof, sizeof(wire.proof));
 	memcpy(buffer, &wire, sizeof(wire));
 	return sizeof(wire);
 }
@@ -180,10 +202,37 @@ int rmem_wire_get_hello(const void *buffer, size_t length, struct rmem_hello *he
 		return -EPROTO;
 	hello->features = le64toh(wire.features);
 	hello->pid = le32toh(wire.pid);
+	if ((hello->features & RMEM_WIRE_FEATURE_KEY) == 0 &&
+	    !is_zero(wire.nonce, sizeof(wire.nonce)))
+		return -EPROTO;
 	memcpy(hello->owner, wire.owner, sizeof(hello->owner));
+	memcpy(hello->nonce, wire.nonce, sizeof(hello->nonce));
 	if (text_get(hello->name, wire.name, sizeof(wire.name)) != 0)
 		return -EPROTO;
 	return text_get(hello->host, wire.host, sizeof(wire.host));
+}
+
+int rmem_wire_get_challenge(const void *buffer, size_t length, struct rmem_challenge *challenge)
+{
+	struct rmem_wire_challenge wire;
+
+	if (length != sizeof(wire))
+		return -EPROTO;
+	memcpy(&wire, buffer, sizeof(wire));
+	memcpy(challenge->nonce, wire.nonce, sizeof(challenge->nonce));
+	memcpy(challenge->proof, wire.proof, sizeof(challenge->proof));
+	return 0;
+}
+
+int rmem_wire_get_proof(const void *buffer, size_t length, uint8_t proof[RMEM_AUTH_PROOF_BYTES])
+{
+	struct rmem_wire_proof wire;
+
+	if (length != sizeof(wire))
+		return -EPROTO;
+	memcpy(&wire, buffer, sizeof(wire));
+	memcpy(proof, wire.proof, sizeof(wire.proof));
+	return 0;
 }
 
 static int region_get(const uint8_t *at, uint32_t id, struct rmem_welcome_region *region)

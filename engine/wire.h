@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/auth.h"
 #include "engine/base/hint.h"
 #include "engine/fabric.h"
 #include "engine/rmem.h"
@@ -35,11 +36,14 @@ enum rmem_wire_type {
 	RMEM_WIRE_ERROR = 5,
 	RMEM_WIRE_NOTICES_REQUEST = 6,
 	RMEM_WIRE_NOTICES = 7,
+	RMEM_WIRE_CHALLENGE = 8,
+	RMEM_WIRE_PROOF = 9,
 };
 
 /* In HELLO what the client can do, in WELCOME what the server can. */
 enum rmem_wire_feature {
 	RMEM_WIRE_FEATURE_NOTICES = 1,
+	RMEM_WIRE_FEATURE_KEY = 2, /* a client that has one, and wants the server to have it */
 };
 
 enum rmem_wire_code {
@@ -50,6 +54,7 @@ enum rmem_wire_code {
 	RMEM_WIRE_CODE_STOPPING = 5,
 	RMEM_WIRE_CODE_INTERNAL = 6,
 	RMEM_WIRE_CODE_OWNED = 7, /* the memory holds somebody else's content */
+	RMEM_WIRE_CODE_KEY = 8,	  /* one has a key and the other not, or another one */
 };
 
 struct rmem_wire_header {
@@ -74,7 +79,8 @@ struct rmem_wire_hello {
 	char name[RMEM_WIRE_NAME_BYTES]; /* program, for the log */
 	char host[RMEM_WIRE_HOST_BYTES];
 	uint8_t owner[RMEM_OWNER_BYTES]; /* whose content it wants to keep there; zero: nobody's */
-	uint8_t reserved[48];
+	uint8_t nonce[RMEM_AUTH_NONCE_BYTES]; /* with the feature; otherwise zero */
+	uint8_t reserved[16];
 };
 static_assert(sizeof(struct rmem_wire_hello) == 192, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, features) == 16, "wire layout");
@@ -82,7 +88,25 @@ static_assert(offsetof(struct rmem_wire_hello, pid) == 24, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, name) == 32, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, host) == 64, "wire layout");
 static_assert(offsetof(struct rmem_wire_hello, owner) == 128, "wire layout");
-static_assert(offsetof(struct rmem_wire_hello, reserved) == 144, "wire layout");
+static_assert(offsetof(struct rmem_wire_hello, nonce) == 144, "wire layout");
+static_assert(offsetof(struct rmem_wire_hello, reserved) == 176, "wire layout");
+
+/* Where both have a key, HELLO gets a CHALLENGE, that a PROOF, and only that WELCOME. */
+struct rmem_wire_challenge {
+	struct rmem_wire_header header;
+	uint8_t nonce[RMEM_AUTH_NONCE_BYTES]; /* the server's */
+	uint8_t proof[RMEM_AUTH_PROOF_BYTES]; /* likewise */
+};
+static_assert(sizeof(struct rmem_wire_challenge) == 80, "wire layout");
+static_assert(offsetof(struct rmem_wire_challenge, nonce) == 16, "wire layout");
+static_assert(offsetof(struct rmem_wire_challenge, proof) == 48, "wire layout");
+
+struct rmem_wire_proof {
+	struct rmem_wire_header header;
+	uint8_t proof[RMEM_AUTH_PROOF_BYTES]; /* the client's */
+};
+static_assert(sizeof(struct rmem_wire_proof) == 48, "wire layout");
+static_assert(offsetof(struct rmem_wire_proof, proof) == 16, "wire layout");
 
 struct rmem_wire_region {
 	uint64_t address; /* what work requests add offsets to */
@@ -236,6 +260,12 @@ struct rmem_hello {
 	char name[RMEM_WIRE_NAME_BYTES];
 	char host[RMEM_WIRE_HOST_BYTES];
 	uint8_t owner[RMEM_OWNER_BYTES];
+	uint8_t nonce[RMEM_AUTH_NONCE_BYTES];
+};
+
+struct rmem_challenge {
+	uint8_t nonce[RMEM_AUTH_NONCE_BYTES];
+	uint8_t proof[RMEM_AUTH_PROOF_BYTES];
 };
 
 struct rmem_welcome_region {
@@ -293,6 +323,8 @@ struct rmem_wire_refusal {
 /* Each writes one message into `buffer` of RMEM_WIRE_MAX_BYTES and returns its length. Texts that
  * are too long are cut. */
 size_t rmem_wire_put_hello(void *buffer, const struct rmem_hello *hello);
+size_t rmem_wire_put_challenge(void *buffer, const struct rmem_challenge *challenge);
+size_t rmem_wire_put_proof(void *buffer, const uint8_t proof[RMEM_AUTH_PROOF_BYTES]);
 size_t rmem_wire_put_welcome(void *buffer, const struct rmem_welcome *welcome);
 size_t rmem_wire_put_status_request(void *buffer);
 size_t rmem_wire_put_status(void *buffer, const struct rmem_status *status);
@@ -312,6 +344,10 @@ int rmem_wire_peek(const void *buffer, size_t used, enum rmem_wire_type *type,
  * checked; texts come back ended and printable. -EPROTO when something is wrong. */
 int rmem_wire_get_hello(const void *buffer, size_t length,
 			struct rmem_hello *hello) RMEM_MUST_CHECK;
+int rmem_wire_get_challenge(const void *buffer, size_t length,
+			    struct rmem_challenge *challenge) RMEM_MUST_CHECK;
+int rmem_wire_get_proof(const void *buffer, size_t length,
+			uint8_t proof[RMEM_AUTH_PROOF_BYTES]) RMEM_MUST_CHECK;
 int rmem_wire_get_welcome(const void *buffer, size_t length,
 			  struct rmem_welcome *welcome) RMEM_MUST_CHECK;
 int rmem_wire_get_status_request(const void *buffer, size_t length) RMEM_MUST_CHECK;

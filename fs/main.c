@@ -124,6 +124,8 @@ static int start_engine(struct process *process, struct rmem_error *error)
 	if (result != 0)
 		return result;
 	result = conf_apply_verbs(process->options.conf, error);
+	if (result == 0)
+		result = conf_apply_key(process->options.conf, error);
 	if (result != 0)
 		return result;
 	options_engine(process->options.conf, &options);

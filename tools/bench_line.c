@@ -271,5 +271,7 @@ int bench_line_engine(const struct bench_line *line, struct rmem_engine_options 
 	options->reconnect_min_ms = duration_ms(conf, "engine.reconnect_min");
 	options->reconnect_max_ms = duration_ms(conf, "engine.reconnect_max");
 	rc = conf_apply_streaming(conf, error);
-	return rc == 0 ? conf_apply_verbs(conf, error) : rc;
+	if (rc == 0)
+		rc = conf_apply_verbs(conf, error);
+	return rc == 0 ? conf_apply_key(conf, error) : rc;
 }

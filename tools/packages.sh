@@ -15,6 +15,7 @@ libconfig-dev   module  libconfig
 liblmdb-dev     module  lmdb
 libibverbs-dev  module  libibverbs
 librdmacm-dev   module  librdmacm
+libsodium-dev   module  libsodium
 uthash-dev      header  uthash.h
 '
 packages_to_run='

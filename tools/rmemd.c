@@ -34,7 +34,8 @@ static const char usage[] =
 	"                        that is there, or 1GiB\n"
 	"      --backing WHAT    anonymous (memory), or the PATH of a pool file\n"
 	"      --allow-unauthenticated\n"
-	"                        whoever reaches a verbs:// address may read and write the pool\n"
+	"                        without auth.key_file, whoever reaches a verbs:// address may\n"
+	"                        read and write the pool\n"
 	"  -h, --help            this text\n"
 	"      --version         the version\n";
 
@@ -258,6 +259,8 @@ int main(int argc, char **argv)
 	conf_apply_log(conf);
 	raise_descriptor_limit();
 	rc = conf_apply_verbs(conf, &error);
+	if (rc == 0)
+		rc = conf_apply_key(conf, &error);
 	if (rc == 0)
 		rc = serve(conf, &error);
 	conf_destroy(conf);

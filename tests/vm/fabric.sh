@@ -7,6 +7,7 @@ set -eu
 
 export CK_TIMEOUT_MULTIPLIER=5 # emulated, and with company
 export RMEM_TEST_VERBS=$A
+[ ! -x "$RMEM_BUILD/tests/unit/test_auth" ] || "$RMEM_BUILD/tests/unit/test_auth"
 "$RMEM_BUILD/tests/unit/test_fabric_conformance"
 "$RMEM_BUILD/tests/unit/test_fabric_queues"
 "$RMEM_BUILD/tests/unit/test_fabric_errors"
