@@ -495,6 +495,18 @@ static __attribute__((noinline)) void complete_notice(struct rmem_dispatch *disp
 	rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_TAKEN);
 }
 
+/* The endpoint is not its server's current one: it is draining, or this is nobody's. */
+static RMEM_COLD struct rmem_endpoint *find_draining(const struct rmem_dispatch *dispatch,
+						     uint64_t id)
+{
+	struct rmem_endpoint *at = dispatch->draining;
+
+	while (at && (at->target.server != rmem_id_server(id) ||
+		      at->generation != rmem_id_generation(id)))
+		at = at->next_draining;
+	return at;
+}
+
 static RMEM_COLD void complete_failed(struct rmem_dispatch *dispatch,
 				      struct rmem_endpoint *endpoint, struct rmem_lane *lane,
 				      const struct rmem_completion *completion)
@@ -518,8 +530,10 @@ static RMEM_COLD void complete_failed(struct rmem_dispatch *dispatch,
 static void complete_one(struct rmem_dispatch *dispatch, const struct rmem_completion *completion)
 {
 	uint64_t id = completion->id;
-	struct rmem_endpoint *endpoint = rmem_dispatch_find(dispatch, id);
+	struct rmem_endpoint *endpoint = dispatch->endpoints[rmem_id_server(id)];
 
+	if (RMEM_UNLIKELY(!endpoint || endpoint->generation != rmem_id_generation(id)))
+		endpoint = find_draining(dispatch, id);
 	if (RMEM_UNLIKELY(!endpoint || rmem_id_lane(id) >= endpoint->lane_count))
 		return;
 	struct rmem_lane *lane = &endpoint->lanes[rmem_id_lane(id)];

@@ -119,9 +119,6 @@ static inline bool rmem_dispatch_has_work(const struct rmem_dispatch *dispatch)
 /* Plans what was submitted and what waited for room that is there now, and posts it. */
 void rmem_dispatch_flush(struct rmem_dispatch *dispatch);
 
-/* The endpoint that a completion is for; NULL when it is nobody's. In dispatch_find.c. */
-struct rmem_endpoint *rmem_dispatch_find(const struct rmem_dispatch *dispatch, uint64_t id);
-
 /* Takes in what a queue completed, RMEM_COMPLETIONS_MAX at most. What notices were among it must be
  * called back before the next time. */
 void rmem_dispatch_complete(struct rmem_dispatch *dispatch,

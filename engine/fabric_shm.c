@@ -113,8 +113,7 @@ static inline void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_
 
 static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsigned count)
 {
-	/* Pairs with the release of the control thread that made it. */
-	struct shm_mail *mail = atomic_load_explicit(&cq->mail, memory_order_acquire);
+	struct shm_mail *mail = shm_mail_of(cq);
 	unsigned taken = 0;
 
 	while (taken < count && cq->head != cq->tail) {
@@ -139,7 +138,7 @@ static int cq_fd(const struct rmem_cq *cq)
  * `is_armed`. Notices come from elsewhere. */
 static int cq_arm(struct rmem_cq *cq)
 {
-	struct shm_mail *mail = atomic_load_explicit(&cq->mail, memory_order_acquire);
+	struct shm_mail *mail = shm_mail_of(cq);
 
 	cq->is_armed = true;
 	if (mail != NULL)

@@ -145,6 +145,9 @@ void shm_disconnect(struct rmem_conn *conn);
 void shm_lane_abort(struct rmem_lane_link *link);
 
 /* fabric_shm_mail.c */
+/* What a poll looks up: the queue's, or NULL. In fabric_shm_context.c, by itself, as is all that
+ * tools/ablation/ replaces to tell what it is worth. */
+struct shm_mail *shm_mail_of(const struct rmem_cq *cq);
 void shm_mail_destroy(struct shm_mail *mail);
 void shm_mail_arm(struct shm_mail *mail);
 unsigned shm_mail_poll(struct shm_mail *mail, struct rmem_completion *completions, unsigned count);
