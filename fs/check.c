@@ -35,6 +35,13 @@ int check_grow(void **array, size_t *room, size_t count, size_t size)
 	return 0;
 }
 
+void check_report_finding(struct check *check, const struct check_finding *finding)
+{
+	check->result->findings[finding->severity]++;
+	if (check->options->report != NULL)
+		check->options->report(check->options->user, finding);
+}
+
 void check_report(struct check *check, enum check_severity severity, bool repairable,
 		  const char *format, ...)
 {
@@ -49,9 +56,7 @@ void check_report(struct check *check, enum check_severity severity, bool repair
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	check->result->findings[severity]++;
-	if (check->options->report != NULL)
-		check->options->report(check->options->user, &finding);
+	check_report_finding(check, &finding);
 }
 
 static uint64_t number_at(const uint8_t *bytes)
@@ -278,6 +283,8 @@ int check_round(struct check *check)
 	if (error == 0)
 		error = check_space(check);
 	if (error == 0)
+		error = check_losses(check);
+	if (error == 0)
 		error = check_counts(check);
 	if (error == 0)
 		error = store_scan(check->txn, (struct store_slice){0}, (struct store_slice){0},
@@ -291,6 +298,7 @@ void check_finish(struct check *check)
 	for (size_t i = 0; i < check->region_count; i++)
 		free(check->regions[i].used);
 	free(check->regions);
+	check_losses_finish(check);
 	free(check->inodes);
 	free(check->sessions);
 	free(check->fixes);

@@ -24,7 +24,11 @@ enum check_severity {
 struct check_finding {
 	enum check_severity severity;
 	bool repairable;
-	const char *text; /* lives until report() returns */
+	const char *text; /* lives until report() returns, and so does the path */
+	/* Of a file that lost data: where it is in the volume, in the bytes of its names (NULL: it
+	 * has no name), and how much; else NULL and 0. */
+	const char *path;
+	uint64_t bytes_lost;
 };
 
 struct check_options {
@@ -39,8 +43,9 @@ struct check_result {
 	uint64_t repaired; /* findings that a repair took away */
 	/* What is there. */
 	uint64_t inodes, directories, names, orphans, sessions, servers, regions;
-	uint64_t pages_total, pages_used; /* of regions that servers hold */
-	uint64_t pages_lost;		  /* of files, in regions whose memory is gone */
+	uint64_t pages_total, pages_used;   /* of regions that servers hold */
+	uint64_t pages_lost;		    /* of files, in regions whose memory is gone */
+	uint64_t bytes_lost, files_damaged; /* what of that held data: each is a finding, a note */
 };
 
 /* Nothing is leaked, wrong or serious. */

@@ -34,10 +34,8 @@ static void count_entry(struct check *check, struct store_slice key, struct chec
 
 	check->result->names++;
 	child->names++;
-	if (S_ISDIR(child->mode)) {
-		parent->children++;
-		child->name_parent = parent->ino;
-	}
+	child->name_parent = parent->ino;
+	parent->children += S_ISDIR(child->mode);
 	if (type == IFTODT(child->mode) ||
 	    record_parse_name(key, RECORD_DIRENT, &number, &name) != 0)
 		return;

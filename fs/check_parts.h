@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of check share: check.c (inodes), check_names.c, check_sessions.c,
- * check_space.c, check_counts.c and check_repair.c. */
+ * check_space.c, check_losses.c, check_counts.c and check_repair.c. */
 #pragma once
 
 #include "fs/check.h"
@@ -14,10 +14,11 @@ struct check_inode {
 	uint64_t size, pages, parent;
 	/* Found. */
 	uint64_t pages_found;
-	uint64_t name_parent; /* of a directory: where its last name is */
+	uint64_t name_parent; /* where its last name is */
 	uint32_t names, children, xattrs_found;
 	uint32_t target_bytes; /* of its L record; 0: it has none */
 	bool orphan;	       /* has an O record */
+	bool placed;	       /* its name is wanted; see check_losses.c */
 	uint32_t visit;	       /* turn of the walk to the root; see check_names.c */
 };
 
@@ -26,6 +27,10 @@ struct check_region {
 	uint64_t pages;
 	uint64_t *used; /* a bit a page, from the extents */
 	uint64_t twice; /* pages that two extents have */
+};
+
+struct check_loss {
+	uint64_t ino, bytes;
 };
 
 enum check_fix_kind {
@@ -58,6 +63,10 @@ struct check {
 	size_t inode_count, inode_room;
 	struct check_region *regions;
 	size_t region_count, region_room;
+	struct check_loss *losses; /* by inode number */
+	size_t loss_count, loss_room;
+	struct check_place *places;
+	size_t place_count, place_room;
 	uint64_t *sessions;
 	size_t session_count, session_room;
 	struct check_fix *fixes;
@@ -70,6 +79,8 @@ int check_grow(void **array, size_t *room, size_t count, size_t size) RMEM_MUST_
 
 void check_report(struct check *check, enum check_severity severity, bool repairable,
 		  const char *format, ...) RMEM_PRINTF(4, 5);
+/* One that is made elsewhere. */
+void check_report_finding(struct check *check, const struct check_finding *finding);
 /* Forms for people: a key's letter, number and the rest; a name with '?' for what isn't plain
  * ASCII, long ones cut. */
 #define CHECK_NAME_TEXT 72
@@ -95,6 +106,13 @@ int check_sessions(struct check *check) RMEM_MUST_CHECK;
 void check_note_sessions(struct check *check);
 /* S, C, A. */
 int check_space(struct check *check) RMEM_MUST_CHECK;
+/* An extent of an inode's C record is in memory that is gone. */
+int check_loss_add(struct check *check, uint64_t ino, uint64_t chunk,
+		   const struct record_chunk_view *view,
+		   const struct record_extent *extent) RMEM_MUST_CHECK;
+/* Names the files of which check_loss_add() was told; after check_names(). */
+int check_losses(struct check *check) RMEM_MUST_CHECK;
+void check_losses_finish(struct check *check);
 /* What was found about each inode against what it says of itself, and directories as a tree. */
 int check_counts(struct check *check) RMEM_MUST_CHECK;
 

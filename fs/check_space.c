@@ -136,22 +136,12 @@ static uint64_t use_pages(struct check_region *region, uint64_t first, uint64_t 
 	return twice;
 }
 
-static void check_extent(struct check *check, uint64_t ino, const struct record_extent *extent)
+/* In a region that some server has. */
+static void check_extent(struct check *check, uint64_t ino, struct check_region *region,
+			 const struct record_extent *extent)
 {
-	struct check_region *region = check_region_find(check, extent->region);
 	uint64_t twice;
 
-	if (extent->region == 0 || extent->region >= check->volume.region_next) {
-		check_report(check, CHECK_SERIOUS, false,
-			     "inode %" PRIu64 " has pages in region %" PRIu32
-			     ", which never existed",
-			     ino, extent->region);
-		return;
-	}
-	if (region == NULL) {
-		check->result->pages_lost += extent->pages;
-		return;
-	}
 	if (!rmem_range_ok(extent->region_page, extent->pages, region->pages)) {
 		check_report(check, CHECK_SERIOUS, false,
 			     "inode %" PRIu64 " has pages beyond the end of region %" PRIu32, ino,
@@ -172,6 +162,7 @@ static int visit_chunk(void *user, struct store_slice key, struct store_slice va
 {
 	struct check *check = user;
 	struct record_chunk_view view;
+	struct check_region *region;
 	struct check_inode *inode;
 	uint64_t ino, chunk;
 
@@ -184,7 +175,16 @@ static int visit_chunk(void *user, struct store_slice key, struct store_slice va
 		struct record_extent extent;
 
 		record_chunk_extent_at(&view, i, &extent);
-		check_extent(check, ino, &extent);
+		region = check_region_find(check, extent.region);
+		if (extent.region == 0 || extent.region >= check->volume.region_next)
+			check_report(check, CHECK_SERIOUS, false,
+				     "inode %" PRIu64 " has pages in region %" PRIu32
+				     ", which never existed",
+				     ino, extent.region);
+		else if (region != NULL)
+			check_extent(check, ino, region, &extent);
+		else if (check_loss_add(check, ino, chunk, &view, &extent) != 0)
+			return -ENOMEM;
 	}
 	inode = check_inode_find(check, ino);
 	if (inode != NULL && S_ISREG(inode->mode)) {

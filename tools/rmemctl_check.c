@@ -23,6 +23,13 @@ static void list_finding(void *user, const struct check_finding *finding)
 	printf("%s\n    {\"severity\": \"%s\", \"repairable\": %s, \"text\": ",
 	       listing->count++ == 0 ? "" : ",", severity, finding->repairable ? "true" : "false");
 	print_json_string(stdout, finding->text);
+	if (finding->bytes_lost > 0) {
+		printf(", \"bytes_lost\": %" PRIu64 ", \"path\": ", finding->bytes_lost);
+		if (finding->path != NULL)
+			print_json_string(stdout, finding->path);
+		else
+			fputs("null", stdout);
+	}
 	putchar('}');
 }
 
@@ -35,10 +42,11 @@ static void sum_up_json(const struct check_result *result)
 	printf(",\n  \"inodes\": %" PRIu64 ", \"directories\": %" PRIu64 ", \"names\": %" PRIu64
 	       ", \"orphans\": %" PRIu64 ", \"sessions\": %" PRIu64 ", \"servers\": %" PRIu64
 	       ", \"regions\": %" PRIu64 ", \"pages_total\": %" PRIu64 ", \"pages_used\": %" PRIu64
-	       ", \"pages_lost\": %" PRIu64 "\n}\n",
+	       ", \"pages_lost\": %" PRIu64 ", \"bytes_lost\": %" PRIu64
+	       ", \"files_damaged\": %" PRIu64 "\n}\n",
 	       result->inodes, result->directories, result->names, result->orphans,
 	       result->sessions, result->servers, result->regions, result->pages_total,
-	       result->pages_used, result->pages_lost);
+	       result->pages_used, result->pages_lost, result->bytes_lost, result->files_damaged);
 }
 
 static void sum_up(const struct check_result *result)
@@ -46,8 +54,9 @@ static void sum_up(const struct check_result *result)
 	if (result->repaired > 0)
 		printf("repaired: %" PRIu64 "\n", result->repaired);
 	if (result->pages_lost > 0)
-		printf("note: %" PRIu64 " pages of files were in servers that lost their memory\n",
-		       result->pages_lost);
+		printf("note: %" PRIu64 " files lost %" PRIu64 " bytes, in %" PRIu64
+		       " pages of servers that lost their memory\n",
+		       result->files_damaged, result->bytes_lost, result->pages_lost);
 	printf("%s: %" PRIu64 " inodes (%" PRIu64 " directories), %" PRIu64 " names, %" PRIu64
 	       " of %" PRIu64 " pages used on %" PRIu64 " servers; %" PRIu64 " leaked, %" PRIu64
 	       " wrong, %" PRIu64 " serious\n",

@@ -49,6 +49,10 @@ new_file() {
 wait_for 15 "writes to the new server" new_file
 dd if=new iflag=direct bs=256k status=none | cmp - "$SRC/data"
 refused '*' 'input/output error' dd if=data iflag=direct of=/dev/null bs=64k
+# The checker names what was lost: here a file with two names, under one of them.
+sync -f .
+says '^note: (/dir)?/data has lost 8388608 of its 8388608 bytes' timeout 20 "$RMEMCTL" -c "$CONF" check
+says '"bytes_lost": 8388608, "path": "(/dir)?/data"' timeout 20 "$RMEMCTL" -c "$CONF" check --json
 rm data dir/data
 cd /
 

@@ -807,6 +807,73 @@ START_TEST(what_a_server_lost_is_counted_and_no_fault)
 }
 END_TEST
 
+/* /a/b/file gets a size and, when wanted, another name; /a/b/plans has pages that were only
+ * reserved. */
+static void fill_files(uint64_t size)
+{
+	struct inode *file, *b, *plans;
+
+	volume_fixture_open(&fixture);
+	volume_fixture_attach(&fixture, 0, "shm:/pool", 7, POOL_BYTES);
+	file = volume_fixture_inode(&fixture, ino_file);
+	pthread_mutex_lock(&file->lock);
+	file->attr.size = size;
+	inode_mark_dirty(fixture.volume, file, INODE_DIRTY_ATTR);
+	pthread_mutex_unlock(&file->lock);
+	b = volume_fixture_inode(&fixture, ino_b);
+	plans = volume_fixture_create(&fixture, b, "plans \x01 \xc3\xa4", S_IFREG | 0644);
+	pthread_mutex_lock(&plans->lock);
+	ck_assert_int_eq(
+		extent_allocate(fixture.volume, plans, 0, 8 * VOLUME_PAGE_BYTES, EXTENT_EXACT), 0);
+	extent_mark_written(fixture.volume, plans, 3 * VOLUME_PAGE_BYTES, VOLUME_PAGE_BYTES);
+	plans->attr.size = 8 * VOLUME_PAGE_BYTES;
+	inode_mark_dirty(fixture.volume, plans, INODE_DIRTY_ATTR | INODE_DIRTY_MAP);
+	pthread_mutex_unlock(&plans->lock);
+	put_inode(file);
+	put_inode(b);
+	put_inode(plans);
+	volume_fixture_close(&fixture);
+}
+
+static void lose_pool(void)
+{
+	volume_fixture_open(&fixture);
+	volume_fixture_attach(&fixture, 0, "shm:/pool", 8, POOL_BYTES);
+	volume_fixture_close(&fixture);
+}
+
+START_TEST(files_that_lost_data_are_named_with_how_much)
+{
+	uint64_t size = (1ull << 30) + 4 * VOLUME_PAGE_BYTES + 100;
+
+	fill_files(size);
+	ck_assert_int_eq(look(false), 0);
+	ck_assert_uint_eq(result.files_damaged, 0);
+	lose_pool();
+	ck_assert_int_eq(look(false), 0);
+	ck_assert(check_is_clean(&result));
+	/* 10 pages in front, and of the 5 at the end what the file has. */
+	ck_assert(was_found(text("note: /a/b/file has lost %llu of its %llu bytes (not repairable)",
+				 U(14 * VOLUME_PAGE_BYTES + 100), U(size))));
+	/* Only what was written; and nothing that would move a terminal's cursor. */
+	ck_assert(was_found("note: /a/b/plans ? \xc3\xa4 has lost 4096 of its 32768 bytes (not "
+			    "repairable)"));
+	ck_assert_uint_eq(result.files_damaged, 2);
+	ck_assert_uint_eq(result.bytes_lost, 15 * VOLUME_PAGE_BYTES + 100);
+	ck_assert_uint_eq(result.pages_lost, 23);
+}
+END_TEST
+
+START_TEST(a_file_in_a_strange_place_that_lost_data_is_named_as_well_as_can_be)
+{
+	fill_files(4096);
+	lose_pool();
+	edit(record_key_name(&key_buffer, RECORD_DIRENT, ino_a, "b", 1), (struct store_slice){0});
+	ck_assert_int_eq(look(false), 0);
+	ck_assert(was_found("note: .../file has lost 4096 of its 4096 bytes (not repairable)"));
+}
+END_TEST
+
 START_TEST(servers_do_not_share_regions)
 {
 	struct record_server_fields fields = {
@@ -1046,6 +1113,8 @@ static Suite *suite(void)
 	tcase_add_test(cases, extents_of_a_directory_are_removed);
 	tcase_add_test(cases, an_extent_record_that_cannot_be_read_is_serious);
 	tcase_add_test(cases, what_a_server_lost_is_counted_and_no_fault);
+	tcase_add_test(cases, files_that_lost_data_are_named_with_how_much);
+	tcase_add_test(cases, a_file_in_a_strange_place_that_lost_data_is_named_as_well_as_can_be);
 	tcase_add_test(cases, servers_do_not_share_regions);
 	tcase_add_test(cases, a_region_of_absurd_size_is_told);
 	tcase_add_test(cases, inode_numbers_that_exist_are_not_given_again);
