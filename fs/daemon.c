@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,8 +32,8 @@ static _Noreturn void wait_for_child(int fd, pid_t child)
 
 int daemon_start(struct rmem_error *error)
 {
+	pid_t parent = getpid(), child;
 	int fds[2];
-	pid_t child;
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return rmem_fail(error, errno, "pipe: %s", strerror(errno));
@@ -50,6 +52,10 @@ int daemon_start(struct rmem_error *error)
 	close(fds[0]);
 	ready_fd = fds[1];
 	setsid();
+	/* Whoever ends the command before it has returned wants no mount that comes later. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
 	return 0;
 }
 
@@ -69,6 +75,7 @@ void daemon_ready(void)
 		if (null > STDERR_FILENO)
 			close(null);
 	}
+	prctl(PR_SET_PDEATHSIG, 0);
 	while (write(ready_fd, "", 1) < 0 && errno == EINTR)
 		;
 	close(ready_fd);

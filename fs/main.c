@@ -16,6 +16,7 @@
 #include "engine/base/log.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
+#include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/serve.h"
 #include "fs/session.h"
@@ -67,13 +68,37 @@ static int add_servers(struct process *process, unsigned *indexes, size_t *count
 	return result;
 }
 
+static void mask_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(how, &set, NULL);
+}
+
+/* This may take long, and nothing is mounted: a signal ends us on the spot, as it may at any time.
+ * No other thread takes them. */
+static int wait_for_server(struct process *process, unsigned server, unsigned timeout_ms,
+			   struct rmem_error *error)
+{
+	int result;
+
+	mask_signals(SIG_UNBLOCK);
+	result = rmem_server_wait(process->engine, server, timeout_ms, error);
+	mask_signals(SIG_BLOCK);
+	return result;
+}
+
 /* Attaches a server that came up until the deadline. -ETIMEDOUT: it did not. */
 static int connect_server(struct process *process, unsigned server, uint64_t deadline_ns,
 			  struct rmem_error *error)
 {
 	unsigned left_ms = (unsigned)rmem_deadline_left_ms(deadline_ns);
 	struct rmem_server_info info;
-	int result = rmem_server_wait(process->engine, server, left_ms, error);
+	int result = wait_for_server(process, server, left_ms, error);
 
 	if (result == 0)
 		result = rmem_server_info(process->engine, server, &info);
@@ -241,13 +266,7 @@ static void mounted(void *user)
 /* Blocked here for every thread to come; serve_wait() takes them one at a time. */
 static void block_signals(void)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	mask_signals(SIG_BLOCK);
 	signal(SIGPIPE, SIG_IGN);
 }
 
@@ -256,7 +275,7 @@ static int run(struct process *process)
 	struct rmem_error error = {0};
 	int result;
 
-	result = session_check_mountpoint(process->options.mountpoint, process->mountpoint, &error);
+	result = mountpoint_check(process->options.mountpoint, process->mountpoint, &error);
 	if (result == 0 && realpath(process->options.config_path, process->config_path) == NULL)
 		result = rmem_fail(&error, errno, "%s: %s", process->options.config_path,
 				   strerror(errno));

@@ -5,21 +5,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fuse.h>
-#include <mntent.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "fs/mountpoint.h"
 #include "fs/ops.h"
 
 /* Two of our largest requests: one is under way while the other is copied out. */
@@ -78,125 +74,13 @@ static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
 
 /* --- Mounting --------------------------------------------------------------------------------- */
 
-static bool is_ours(const char *mountpoint)
-{
-	struct mntent entry, *found;
-	char text[4 * PATH_MAX];
-	bool ours = false; /* the last one in the list is the one on top */
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-
-	if (mounts == NULL)
-		return false;
-	while ((found = getmntent_r(mounts, &entry, text, sizeof(text))) != NULL)
-		if (strcmp(found->mnt_dir, mountpoint) == 0)
-			ours = strcmp(found->mnt_type, "fuse.rmemfs") == 0;
-	endmntent(mounts);
-	return ours;
-}
-
-static int run_fusermount(const char *flags, const char *mountpoint)
-{
-	int status;
-	pid_t pid = fork();
-
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", flags, "-q", "--", mountpoint, (char *)NULL);
-		_exit(127);
-	}
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
-}
-
-static int unmount(const char *mountpoint, bool detach)
-{
-	if (geteuid() != 0)
-		return run_fusermount(detach ? "-uz" : "-u", mountpoint);
-	return umount2(mountpoint, UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0)) == 0 ? 0 : -errno;
-}
-
-/* realpath() of something whose last component may be a dead mount, which cannot be looked at. */
-static int resolve(const char *path, char *absolute)
-{
-	char parent[PATH_MAX], *slash;
-	size_t length = strlen(path);
-
-	if (realpath(path, absolute) != NULL)
-		return 0;
-	if (errno != ENOTCONN && errno != EIO)
-		return -errno;
-	while (length > 1 && path[length - 1] == '/')
-		length--;
-	if (length >= sizeof(parent))
-		return -ENAMETOOLONG;
-	memcpy(parent, path, length);
-	parent[length] = '\0';
-	slash = strrchr(parent, '/');
-	if (slash == NULL) {
-		if (realpath(".", absolute) == NULL)
-			return -errno;
-		slash = parent - 1;
-	} else {
-		*slash = '\0';
-		if (realpath(slash == parent ? "/" : parent, absolute) == NULL)
-			return -errno;
-	}
-	if (strlen(absolute) + strlen(slash + 1) + 2 > PATH_MAX)
-		return -ENAMETOOLONG;
-	if (strcmp(absolute, "/") != 0)
-		strcat(absolute, "/");
-	strcat(absolute, slash + 1);
-	return 0;
-}
-
-int session_check_mountpoint(const char *mountpoint, char *absolute, struct rmem_error *error)
-{
-	struct statfs fs;
-	struct stat st;
-	int result = resolve(mountpoint, absolute);
-
-	if (result == -ENOENT)
-		return rmem_fail(error, ENOENT, "mountpoint %s: no such directory; create it first",
-				 mountpoint);
-	if (result != 0)
-		return rmem_fail(error, -result, "mountpoint %s: %s", mountpoint,
-				 strerror(-result));
-	/* Not stat(): the kernel may answer that from its cache for a mount that is dead. */
-	if (statfs(absolute, &fs) != 0 && (errno == ENOTCONN || errno == ECONNABORTED)) {
-		if (!is_ours(absolute))
-			return rmem_fail(error, EBUSY,
-					 "mountpoint %s: a dead mount of another filesystem is on "
-					 "it; unmount that first",
-					 absolute);
-		rmem_log_warn(RMEM_LOG_FS, "%s: taking away the mount that a dead rmemfs left",
-			      absolute);
-		result = unmount(absolute, true);
-		if (result != 0)
-			return rmem_fail(error, -result,
-					 "mountpoint %s: cannot unmount what a "
-					 "dead rmemfs left: %s",
-					 absolute, strerror(-result));
-	}
-	if (stat(absolute, &st) != 0)
-		return rmem_fail(error, errno, "mountpoint %s: %s", absolute, strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return rmem_fail(error, ENOTDIR, "mountpoint %s: not a directory", absolute);
-	if (is_ours(absolute))
-		return rmem_fail(error, EBUSY, "mountpoint %s: an rmemfs is mounted there already",
-				 absolute);
-	return 0;
-}
-
 /* Options of fstab and mount(8) that mean nothing to the kernel or to FUSE. */
 static bool is_for_others(const char *option, size_t length)
 {
-	static const char *const names[] = {"auto",  "noauto", "_netdev", "nofail", "user",
-					    "users", "nouser", "owner",	  "group",  "defaults",
-		"relatime", "norelatime", "strictatime", "nostrictatime", "diratime", "nodiratime",
-		"lazytime", "nolazytime"};
+	static const char *const names[] = {
+		"auto",	       "noauto",	"_netdev",  "nofail",	  "user",     "users",
+		"nouser",      "owner",		"group",    "defaults",	  "relatime", "norelatime",
+		"strictatime", "nostrictatime", "diratime", "nodiratime", "lazytime", "nolazytime"};
 
 	if (strncmp(option, "x-", 2) == 0 || strncmp(option, "comment=", 8) == 0)
 		return true;
@@ -283,6 +167,8 @@ int session_create(struct mount *mount, const struct session_options *options,
 		mount->session = NULL;
 		return explain_mount_failure(options, error);
 	}
+	mount->mountpoint = options->mountpoint;
+	mount->device = mountpoint_device(options->mountpoint);
 	fd = fuse_session_fd(mount->session);
 	result = fuse_session_custom_io(mount->session, &io, fd);
 	if (result == 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
@@ -295,10 +181,32 @@ int session_create(struct mount *mount, const struct session_options *options,
 	return 0;
 }
 
+/* Somebody may have detached ours, and mounted another where it was. */
+static bool is_there(const struct mount *mount)
+{
+	return mountpoint_device(mount->mountpoint) == mount->device;
+}
+
+/* libfuse unmounts whatever is on the mountpoint, unless the connection has ended. For one that was
+ * detached and is still in use only closing the device ends it; a pipe that nobody reads looks the
+ * same to poll(). */
+static void end_connection(struct mount *mount)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return;
+	close(fds[0]);
+	dup3(fds[1], fuse_session_fd(mount->session), O_CLOEXEC);
+	close(fds[1]);
+}
+
 void session_destroy(struct mount *mount)
 {
 	if (mount->session == NULL)
 		return;
+	if (!is_there(mount))
+		end_connection(mount);
 	fuse_session_unmount(mount->session);
 	fuse_session_destroy(mount->session);
 	mount->session = NULL;
@@ -324,38 +232,9 @@ void session_set_readahead(const char *mountpoint)
 	fclose(file);
 }
 
-/* In a child: unmounting and syncing wait for the kernel to write back, for which the reactors are
- * needed. A process that waits so in the kernel cannot be killed, and the daemon must be. The child
- * gives up the FUSE device, so that the connection ends with the daemon whatever it waits for. */
-static pid_t start_child(int (*work)(const char *mountpoint), const char *mountpoint)
-{
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		close_range(STDERR_FILENO + 1, ~0U, 0);
-		_exit(work(mountpoint));
-	}
-	return pid;
-}
-
-/* Its exit status; -1 when it did not end in time, or a second signal came. */
-static int wait_child(pid_t pid, unsigned limit_ms, int signal_fd)
-{
-	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
-	int status = 0;
-
-	for (unsigned waited_ms = 0; pid > 0 && waited_ms < limit_ms; waited_ms += WAIT_STEP_MS) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-		if (poll(&fd, 1, WAIT_STEP_MS) > 0)
-			break;
-	}
-	return -1;
-}
-
 static int unmount_work(const char *mountpoint)
 {
-	return -unmount(mountpoint, false);
+	return -mountpoint_unmount(mountpoint, false);
 }
 
 static int sync_work(const char *mountpoint)
@@ -365,20 +244,42 @@ static int sync_work(const char *mountpoint)
 	return fd >= 0 && syncfs(fd) == 0 ? 0 : 1;
 }
 
+/* Somebody has unmounted us: the kernel may still be writing back, or open files keep us. */
+static void finish_detached(struct mount *mount, const char *mountpoint, int signal_fd)
+{
+	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+
+	for (unsigned waited_ms = 0; waited_ms < WRITE_BACK_MS; waited_ms += WAIT_STEP_MS) {
+		if (fuse_session_exited(mount->session))
+			return;
+		if (poll(&fd, 1, WAIT_STEP_MS) > 0)
+			break;
+	}
+	rmem_log_warn(RMEM_LOG_FS,
+		      "what was on %s is in use: its users may lose what they did not sync",
+		      mountpoint);
+	fuse_session_exit(mount->session);
+}
+
 void session_unmount(struct mount *mount, const char *mountpoint, int signal_fd)
 {
 	int result;
 
 	if (fuse_session_exited(mount->session))
 		return;
-	result = wait_child(start_child(unmount_work, mountpoint), WRITE_BACK_MS, signal_fd);
+	if (!is_there(mount)) {
+		finish_detached(mount, mountpoint, signal_fd);
+		return;
+	}
+	result = mountpoint_wait(mountpoint_start(unmount_work, mountpoint), WRITE_BACK_MS,
+				 signal_fd);
 	if (result == 0 || result == EINVAL || result == ENOENT) /* or somebody was quicker */
 		return;
 	rmem_log_warn(RMEM_LOG_FS, "%s is in use: written back and detached", mountpoint);
 	if (result == EBUSY &&
-	    wait_child(start_child(sync_work, mountpoint), WRITE_BACK_MS, signal_fd) != 0)
+	    mountpoint_wait(mountpoint_start(sync_work, mountpoint), WRITE_BACK_MS, signal_fd) != 0)
 		rmem_log_error(RMEM_LOG_FS, "not everything could be written back");
-	result = unmount(mountpoint, true);
+	result = mountpoint_unmount(mountpoint, true);
 	if (result != 0)
 		rmem_log_error(RMEM_LOG_FS, "cannot unmount %s: %s", mountpoint, strerror(-result));
 	fuse_session_exit(mount->session);

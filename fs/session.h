@@ -17,12 +17,6 @@ struct session_options {
 	bool default_permissions;
 };
 
-/* Fails unless `mountpoint` is a directory that can be mounted on. A mount of ours that is dead
- * (its daemon was killed) is taken away first. `absolute` has room for PATH_MAX bytes. Errors:
- * -ENOENT, -ENOTDIR, -EBUSY (a live mount of ours is there already), ... */
-int session_check_mountpoint(const char *mountpoint, char *absolute,
-			     struct rmem_error *error) RMEM_MUST_CHECK;
-
 /* Mounts; mount->session is set. The kernel's first request still has to be served.
  * Errors: -EINVAL (an option that nobody knows), -EPERM, -ENODEV (no FUSE), ... */
 int session_create(struct mount *mount, const struct session_options *options,
@@ -35,5 +29,6 @@ void session_set_readahead(const char *mountpoint);
 
 /* Unmounts while the reactors still serve, so that the kernel can write back what it holds. A mount
  * that is in use is synced and detached: its users get ENOTCONN from then on. Bounded: after half a
- * minute, or once `signal_fd` is readable (another signal), it is detached as it is. */
+ * minute, or once `signal_fd` is readable (another signal), it is detached as it is. What somebody
+ * else has mounted there since ours was detached is left alone. */
 void session_unmount(struct mount *mount, const char *mountpoint, int signal_fd);

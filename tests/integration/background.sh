@@ -23,6 +23,11 @@ no_daemon() {
     [ -z "$(daemons)" ]
 }
 
+# waiting_daemon: the command and its child, which waits for a server
+waiting_daemon() {
+    [ "$(daemons | wc -l)" = 2 ]
+}
+
 # over: umount, and its daemon is gone soon
 over() {
     umount "$MNT"
@@ -75,3 +80,9 @@ server_kill
 refused '*' 'rmemd.sock' "$RMEMFS" "$CONF" "$MNT"
 ! mounted "$MNT" || fail "a mount without a server"
 no_daemon || fail "a daemon without a mount"
+
+# Ended while it waits for the server: no daemon goes on to mount later.
+"$RMEMFS" "$CONF" "$MNT" --set engine.connect_timeout=60s 2>/dev/null &
+wait_for 10 "the daemon" waiting_daemon
+kill -KILL $!
+wait_for 10 "the end of the daemon that waits" no_daemon

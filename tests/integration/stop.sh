@@ -41,6 +41,39 @@ alive "$MOUNT_PID" || fail "rmemfs ended under an open file"
 exec 5<&-
 mount_ended
 
+# What somebody mounts there meanwhile is not ours to unmount. Two signals: don't wait for the file.
+if [ "$(id -u)" = 0 ]; then
+    mount_start
+    exec 5<"$MNT/open"
+    umount -l "$MNT"
+    mount -t tmpfs none "$MNT"
+    kill -TERM "$MOUNT_PID"
+    sleep 0.2
+    alive "$MOUNT_PID" || fail "rmemfs did not wait for the users of a mount that was detached"
+    kill -TERM "$MOUNT_PID"
+    mount_ended
+    exec 5<&- || true
+    same tmpfs "$(findmnt -no FSTYPE "$MNT")" "what is mounted after rmemfs has ended"
+    umount "$MNT"
+
+    # The same with what lies below, which libfuse would take away.
+    mount -t tmpfs none "$MNT"
+    mount_start
+    exec 5<"$MNT/open"
+    mount_term
+    exec 5<&- || true
+    same tmpfs "$(findmnt -no FSTYPE "$MNT")" "what is mounted after rmemfs on top of it has ended"
+    umount "$MNT"
+fi
+
+# A mount that hangs: said, instead of hanging too.
+mount_start
+kill -STOP "$MOUNT_PID"
+refused '*' 'does not answer' "$RMEMFS" "$CONF" "$MNT"
+kill -CONT "$MOUNT_PID"
+cmp "$MNT/open" "$SRC/data"
+mount_stop
+
 mount_start
 fusermount3 -u "$MNT"
 mount_ended
