@@ -12,6 +12,9 @@
 /* Between looks at the stop flag while nothing ends. */
 #define RUN_MS 100
 
+/* Batches that wait for each other when the rate is limited. */
+#define BURST 8
+
 _Atomic(bool) bench_stop;
 
 static uint64_t read_clock(clockid_t clock)
@@ -101,8 +104,8 @@ static void ended(struct rmem_batch *batch, int status)
 }
 
 /* Begins what is due of the transfers that wait. Returns when to look again; 0 when nothing waits.
- * Looks are a millisecond apart, or longer: what is due by then goes in one burst, so that sleeping
- * and waking does not cost more than what is measured. */
+ * Looks are a millisecond apart, or longer: what is due by then goes in one burst, of some batches
+ * at least, so that sleeping and waking does not cost more than what is measured. */
 static uint64_t begin_due(struct bench_worker *worker)
 {
 	uint64_t now_ns = rmem_now_ns();
@@ -118,7 +121,8 @@ static uint64_t begin_due(struct bench_worker *worker)
 	}
 	if (worker->waiting == NULL)
 		return 0;
-	return rmem_max_u64(worker->due_ns, now_ns + RMEM_NS_PER_MS);
+	return rmem_max_u64(worker->due_ns + (BURST - 1) * worker->interval_ns,
+			    now_ns + RMEM_NS_PER_MS);
 }
 
 static void sleep_until(uint64_t when_ns)
