@@ -173,33 +173,52 @@ static bool is_done(const struct samples *samples, uint64_t start_ns, uint64_t l
 	       (samples->count >= SAMPLES_MIN && rmem_now_ns() - start_ns > limit_ns);
 }
 
-void bench_stream_measure(const struct bench_stream_area *area,
-			  const struct bench_stream_load *load, struct bench_stream_result *result)
+/* Batches until the time is up, read back unless `read` is NULL. */
+static void run_batches(const struct bench_stream_area *area, const struct bench_stream_load *load,
+			struct samples *wrote, struct samples *read)
 {
 	struct places places = places_of(area, load->size, load->is_cold);
 	unsigned pieces = batch_of(&places);
-	struct samples wrote = {0}, read = {0};
 	uint64_t start = rmem_now_ns();
 	volatile uint64_t sink;
-	int rc = rmem_stream_select(load->isa, NULL);
 
-	assert(rc == 0);
+	places.next = (start / 64) & (places.count - 1); /* not where it began before */
 	sink = read_piece(area->source, load->size);
-	while (!is_done(&read, start, load->limit_ns)) {
+	while (!is_done(wrote, start, load->limit_ns)) {
 		struct places again = places;
 		uint64_t before = rmem_now_ns(), between, sum = 0;
 
 		write_batch(area, load, &places, pieces);
 		between = rmem_now_ns();
+		wrote->ns[wrote->count++] = between - before;
+		if (read == NULL)
+			continue;
 		for (unsigned i = 0; i < pieces; i++)
 			sum ^= read_piece(next_place(&again), load->size);
 		sink = sum;
-		wrote.ns[wrote.count++] = between - before;
-		read.ns[read.count++] = rmem_now_ns() - between;
+		read->ns[read->count++] = rmem_now_ns() - between;
 	}
 	(void)sink;
-	result->write_gb_per_s = rate_of(&wrote, (double)pieces * (double)load->size);
-	result->read_gb_per_s = rate_of(&read, (double)pieces * (double)load->size);
+}
+
+/* What is warm was just read: so each batch is written and read. What is cold is written for itself
+ * first: while something else is read, the caches write back what ordinary stores left in them, and
+ * nobody would count that. Measured, pages: memcpy() 9.2 GB/s with reads in between, 8.1 without.
+ */
+void bench_stream_measure(const struct bench_stream_area *area,
+			  const struct bench_stream_load *load, struct bench_stream_result *result)
+{
+	const struct places places = places_of(area, load->size, load->is_cold);
+	double bytes = (double)batch_of(&places) * (double)load->size;
+	struct samples wrote = {0}, again = {0}, read = {0};
+	int rc = rmem_stream_select(load->isa, NULL);
+
+	assert(rc == 0);
+	if (load->is_cold)
+		run_batches(area, load, &wrote, NULL);
+	run_batches(area, load, load->is_cold ? &again : &wrote, &read);
+	result->write_gb_per_s = rate_of(&wrote, bytes);
+	result->read_gb_per_s = rate_of(&read, bytes);
 }
 
 /* --- Mixed ------------------------------------------------------------------------------------ */
