@@ -14,6 +14,8 @@
 /* As bw and lat, and -ENOENT when its siblings or valgrind are not there. */
 int bench_ablate(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 int bench_bw(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
+/* Until it is stopped. Errors: those of servers, and -EINVAL. */
+int bench_echo(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 int bench_lat(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;
 /* Needs no server. Also -ENOTSUP (staging.streaming). */
 int bench_stream(const struct bench_line *line, struct rmem_error *error) RMEM_MUST_CHECK;

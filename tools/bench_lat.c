@@ -8,8 +8,9 @@
 #include "tools/bench.h"
 #include "tools/bench_ground.h"
 #include "tools/bench_plot.h"
+#include "tools/bench_send.h"
 
-enum { MODES = 3, OPS = 2 };
+enum { MODES = 3, OPS = 3 };
 
 static const struct mode {
 	enum rmem_poll_mode mode;
@@ -20,13 +21,17 @@ static const struct mode {
 	{RMEM_POLL_ADAPTIVE, "adaptive"},
 };
 
-static const char *const op_names[OPS] = {[BENCH_WRITE] = "write", [BENCH_READ] = "read"};
+static const char *const op_names[] = {
+	[BENCH_WRITE] = "write", [BENCH_READ] = "read", [BENCH_SEND] = "send",
+	[BENCH_BOTH] = "both",	 [BENCH_ALL] = "all",
+};
 
 struct lat {
 	const struct bench_line *line;
 	struct bench_ground ground;
 	struct bench_rig *rigs[MODES];
 	struct bench_crew *crews[MODES];
+	struct bench_send *send;
 	struct bench_idle idle[MODES];
 	unsigned size_count;
 	uint64_t sizes[BENCH_SIZES_MAX];
@@ -36,7 +41,9 @@ struct lat {
 
 static bool has_op(const struct lat *lat, unsigned op)
 {
-	return lat->line->settings.op == BENCH_BOTH || lat->line->settings.op == op;
+	uint64_t wanted = lat->line->settings.op;
+
+	return wanted == op || wanted == BENCH_ALL || (wanted == BENCH_BOTH && op != BENCH_SEND);
 }
 
 /* --- Reporting -------------------------------------------------------------------------------- */
@@ -45,14 +52,15 @@ static void collect_facts(struct lat *lat)
 {
 	struct bench_facts *facts = &lat->facts;
 
-	bench_fact_text(facts, "op",
-			lat->line->settings.op == BENCH_BOTH ? "both"
-							     : op_names[lat->line->settings.op]);
+	bench_fact_text(facts, "op", op_names[lat->line->settings.op]);
 	bench_ground_facts(&lat->ground, lat->rigs[0], facts);
 	if (bench_ground_is_shm(&lat->ground))
 		bench_fact_note(facts,
 				"Over shm the reactor copies the bytes while it posts: there is "
 				"nothing to wait for, and the modes differ only when idle.");
+	if (has_op(lat, BENCH_SEND))
+		bench_fact_note(facts, "send: until the echo has written as much back. Both ends "
+				       "wait in the same mode.");
 	if (bench_is_stopped())
 		bench_fact_note(facts, "Stopped early: this is what was measured until then.");
 }
@@ -203,6 +211,14 @@ static int report(struct lat *lat, struct rmem_error *error)
 
 /* --- Measuring -------------------------------------------------------------------------------- */
 
+static int measure_one(struct lat *lat, const struct bench_load *load, unsigned op, unsigned mode,
+		       struct bench_result *result, struct rmem_error *error)
+{
+	if (op == BENCH_SEND)
+		return bench_send_measure(lat->send, load, modes[mode].mode, result, error);
+	return bench_crew_measure(lat->crews[mode], load, result, error);
+}
+
 static int measure_modes(struct lat *lat, struct bench_load *load, unsigned size, unsigned op,
 			 struct rmem_error *error)
 {
@@ -214,7 +230,7 @@ static int measure_modes(struct lat *lat, struct bench_load *load, unsigned size
 		int rc;
 
 		load->seed++;
-		rc = bench_crew_measure(lat->crews[mode], load, &result, error);
+		rc = measure_one(lat, load, op, mode, &result, error);
 		if (rc != 0)
 			return rc;
 		bench_point_add(&lat->points[size][op][mode], &result);
@@ -277,6 +293,9 @@ static int set_up(struct lat *lat, struct rmem_error *error)
 			rc = bench_crew_create(lat->rigs[mode], bench_ground_samples(&lat->ground),
 					       &lat->crews[mode], error);
 	}
+	if (rc == 0 && has_op(lat, BENCH_SEND))
+		rc = bench_send_create(&lat->ground, bench_ground_samples(&lat->ground), &lat->send,
+				       error);
 	return rc == 0 ? init_points(lat, error) : rc;
 }
 
@@ -286,6 +305,7 @@ static void tear_down(struct lat *lat)
 
 	for (size_t i = 0; i < (size_t)lat->size_count * OPS * MODES; i++)
 		bench_point_finish(&all[i]);
+	bench_send_destroy(lat->send);
 	for (unsigned mode = 0; mode < MODES; mode++) {
 		bench_crew_destroy(lat->crews[mode]);
 		bench_rig_destroy(lat->rigs[mode]);
@@ -310,7 +330,8 @@ int bench_lat(const struct bench_line *line, struct rmem_error *error)
 			rc = measure_idle(lat, error);
 		bench_progress_end();
 	}
-	has_any = is_measured(lat, 0, BENCH_WRITE) || is_measured(lat, 0, BENCH_READ);
+	has_any = is_measured(lat, 0, BENCH_WRITE) || is_measured(lat, 0, BENCH_READ) ||
+		  is_measured(lat, 0, BENCH_SEND);
 	if (rc == 0 || (rc == -ECANCELED && has_any))
 		rc = report(lat, error);
 	tear_down(lat);

@@ -56,6 +56,8 @@ static const char *name_of(enum bench_command command)
 		return "lat";
 	case BENCH_ABLATE:
 		return "ablate";
+	case BENCH_ECHO:
+		return "echo";
 	case BENCH_STREAM:
 		return "stream";
 	}
@@ -72,6 +74,9 @@ static const char *purpose_of(enum bench_command command)
 	case BENCH_ABLATE:
 		return "Measures the engine against itself with parts of it as they were before.\n"
 		       "Options behind -- go to each run of rmem-bench bw.";
+	case BENCH_ECHO:
+		return "Writes back what rmem-bench lat --op send writes to it, until it is "
+		       "stopped.";
 	case BENCH_STREAM:
 		return "Measures filling and copying memory with every version of the streaming "
 		       "stores.";

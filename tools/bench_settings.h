@@ -21,9 +21,10 @@ enum bench_command {
 	BENCH_LAT = 1u << 1,
 	BENCH_ABLATE = 1u << 2,
 	BENCH_STREAM = 1u << 3,
+	BENCH_ECHO = 1u << 4,
 };
 
-enum bench_op { BENCH_WRITE, BENCH_READ, BENCH_BOTH };
+enum bench_op { BENCH_WRITE, BENCH_READ, BENCH_SEND, BENCH_BOTH, BENCH_ALL };
 
 /* Each batch leaves two numbers behind, from which exact percentiles are made: 256 MiB. */
 #define BENCH_SAMPLES_MAX (UINT64_C(1) << 24)
@@ -69,7 +70,9 @@ struct bench_settings {
 	uint64_t copy; /* measure plain copies, too */
 	uint64_t json;
 	uint64_t count;	  /* messages, over which to count instructions */
-	const char *plot; /* NULL: none */
+	const char *plot;   /* NULL: none */
+	const char *listen; /* for echo */
+	const char *answer; /* for lat: where the echo reaches it; NULL: nowhere */
 };
 
 enum bench_option_kind {

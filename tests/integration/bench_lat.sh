@@ -38,3 +38,21 @@ END
 timeout 60 "$RMEM_BENCH" lat --op read --iterations 10 --size 64 --repeat 1 --idle 0 >"$WORK/out" ||
     fail "rmem-bench lat --op read: status $?"
 same 1 "$(grep -cv '^#' "$WORK/out")" "rows for one size and operation"
+
+timeout 60 "$RMEM_BENCH" lat --op send --size 1:64KiB --iterations 20 --repeat 1 --idle 0 >"$WORK/out" ||
+    fail "rmem-bench lat --op send: status $?"
+same "17 17" "$(grep -c ' send .*[0-9]' "$WORK/out") $(grep -cv '^#' "$WORK/out")" "rows of send"
+same "" "$(ls -A "$TMPDIR")" "what it left in its folder"
+
+"$RMEM_BENCH" echo --listen "shm:$WORK/echo" >"$WORK/echo.log" 2>&1 &
+echo_pid=$!
+wait_for 10 "the echo" grep -q "echoes at" "$WORK/echo.log"
+for client in 1 2; do # one after the other
+    timeout 60 "$RMEM_BENCH" lat --op all --size 4KiB --iterations 20 --repeat 1 --idle 0 \
+        --server "shm:$WORK/echo" --overwrite --answer "shm:$WORK/answer" >"$WORK/out" ||
+        fail "rmem-bench lat to an echo: status $?"
+    same "write read send" "$(awk '!/^#/ { print $2 }' "$WORK/out" | xargs)" "operations"
+done
+refused 1 'needs --answer' "$RMEM_BENCH" lat --op send --server "shm:$WORK/echo" --overwrite
+kill $echo_pid
+wait $echo_pid || fail "rmem-bench echo: status $?"

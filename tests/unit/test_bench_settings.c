@@ -293,7 +293,7 @@ START_TEST(a_wrong_command_line_is_refused)
 	ck_assert_int_eq(read_line(BENCH_BW, "--set engine.lanes=99"), CONF_FAIL);
 	ck_assert_int_eq(read_line(BENCH_BW, "--idle 1s"), CONF_FAIL);
 	ck_assert_int_eq(read_line(BENCH_LAT, "--batch 2"), CONF_FAIL);
-	ck_assert_int_eq(read_line(BENCH_LAT, "--op send"), CONF_FAIL);
+	ck_assert_int_eq(read_line(BENCH_LAT, "--op swap"), CONF_FAIL);
 	ck_assert_int_eq(read_line(BENCH_LAT, "--idle 1s --op read --verify"), CONF_RUN);
 	ck_assert_uint_eq(line.settings.idle_us, 1000000);
 }
