@@ -47,7 +47,7 @@ static int serve(struct bench_end *end, const char *url, struct rmem_error *erro
 	rmem_server_options_init(&options);
 	options.pool.size_bytes = end->local_bytes;
 	options.pool.populate = RMEM_POPULATE_TOUCH;
-	options.allow_unauthenticated = true;
+	options.allow_unauthenticated = true; /* there is nothing but messages in it */
 	options.notices = NOTICES;
 	options.poll = RMEM_POLL_EVENT; /* who spins does so here */
 	options.notice = came;

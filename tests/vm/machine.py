@@ -66,6 +66,10 @@ class Machine:
             "-serial", f"file:{self.console}", "-device", "virtio-serial-pci",
             "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]
+        if options.icount:
+            # Processors take turns then, far too long ones for two that wait for each other.
+            command[command.index("tcg,thread=multi")] = "tcg,thread=single"
+            command += ["-icount", f"shift={options.icount}"]
         if options.out:
             command += ["-fsdev", f"local,id=out,path={options.out},security_model=none",
                         "-device", "virtio-9p-pci,fsdev=out,mount_tag=out"]
