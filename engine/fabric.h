@@ -78,7 +78,7 @@ struct rmem_remote {
 
 struct rmem_wr {
 	struct rmem_wr *next;
-	uint64_t id;
+	uint64_t id;		 /* its top bit is the provider's, and clear here */
 	uint64_t remote_address; /* remote->address + offset */
 	uint32_t remote_key;
 	uint8_t op;

@@ -7,6 +7,7 @@
  * completion is polled, for all requests up to that one. */
 #include "engine/fabric_verbs.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static void cq_destroy(struct rmem_cq *cq)
 		ibv_destroy_cq(cq->cq);
 	if (cq->channel != NULL)
 		ibv_destroy_comp_channel(cq->channel);
+	free(atomic_load(&cq->mails));
 	free(cq);
 }
 
@@ -118,22 +120,36 @@ enum rmem_wc_status verbs_wc_status(enum ibv_wc_status status)
 	}
 }
 
+static inline void report(const struct ibv_wc *wc, struct rmem_completion *completion)
+{
+	completion->id = wc->wr_id;
+	completion->provider_status = (uint32_t)wc->status;
+	/* In an error nothing but wr_id, status and the queue pair's number is valid. */
+	if (RMEM_LIKELY(wc->status == IBV_WC_SUCCESS))
+		completion->status = RMEM_WC_OK;
+	else
+		completion->status = verbs_wc_status(wc->status);
+}
+
 static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsigned count)
 {
 	struct ibv_wc wcs[POLL_MAX];
-	int got = ibv_poll_cq(cq->cq, count < POLL_MAX ? (int)count : POLL_MAX, wcs);
+	int max = count < POLL_MAX ? (int)count : POLL_MAX;
+	int got, reported = 0;
 
-	for (int i = 0; i < got; i++) {
-		completions[i].id = wcs[i].wr_id;
-		completions[i].provider_status = (uint32_t)wcs[i].status;
-		/* In an error nothing but wr_id, status and the queue pair's number is valid. */
-		if (RMEM_LIKELY(wcs[i].status == IBV_WC_SUCCESS))
-			completions[i].status = RMEM_WC_OK;
-		else
-			completions[i].status = verbs_wc_status(wcs[i].status);
-	}
-	if (RMEM_LIKELY(got > 0))
-		return got;
+	do {
+		got = ibv_poll_cq(cq->cq, max, wcs);
+		for (int i = 0; i < got; i++) {
+			if (RMEM_UNLIKELY((wcs[i].wr_id & VERBS_MAIL_BIT) != 0))
+				reported += (int)verbs_mailbox_complete(cq, &wcs[i],
+									&completions[reported]);
+			else
+				report(&wcs[i], &completions[reported++]);
+		}
+		/* "Nothing" is to mean that the queue was empty. */
+	} while (RMEM_UNLIKELY(got == max && reported == 0));
+	if (RMEM_LIKELY(reported > 0))
+		return reported;
 	/* Relaxed: it is set for good, and nothing else comes with it. */
 	if (RMEM_UNLIKELY(got < 0 || atomic_load_explicit(&cq->is_broken, memory_order_relaxed)))
 		return -EIO;
@@ -167,13 +183,14 @@ static void cq_ack(struct rmem_cq *cq)
  */
 
 /* False: the request makes no sense. A device may answer that with "full", so it is found here. */
-static inline bool translate(struct rmem_lane_link *link, uint32_t at, const struct rmem_wr *wr)
+static inline bool translate_transfer(struct rmem_lane_link *link, uint32_t at,
+				      const struct rmem_wr *wr)
 {
 	struct ibv_send_wr *to = &link->wrs[at];
 	struct ibv_sge *sges = &link->sges[at * RMEM_SGE_MAX];
 	uint64_t total = 0;
 
-	if (RMEM_UNLIKELY(wr->op > RMEM_WR_WRITE || wr->sge_count > link->sge_max))
+	if (RMEM_UNLIKELY(wr->sge_count > link->sge_max))
 		return false;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		sges[i].addr = (uintptr_t)wr->sge[i].address;
@@ -190,7 +207,44 @@ static inline bool translate(struct rmem_lane_link *link, uint32_t at, const str
 	if ((wr->flags & RMEM_WR_INLINE) == 0)
 		return true;
 	to->send_flags |= IBV_SEND_INLINE;
-	return wr->op == RMEM_WR_WRITE && total <= link->inline_bytes;
+	return wr->op != RMEM_WR_READ && total <= link->inline_bytes;
+}
+
+/* The same for what carries a notice. */
+static __attribute__((noinline)) bool translate_notice(struct rmem_lane_link *link, uint32_t at,
+						       const struct rmem_wr *wr)
+{
+	struct ibv_send_wr *to = &link->wrs[at];
+	struct verbs_payload payload = {.transfer = wr->transfer};
+
+	if (wr->op > RMEM_WR_NOTICE || verbs_lane_notices(link) == 0)
+		return false;
+	if (wr->op == RMEM_WR_WRITE_NOTICE) {
+		if (!translate_transfer(link, at, wr))
+			return false;
+		to->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		to->imm_data = htobe32(wr->transfer);
+		return true;
+	}
+	if (wr->sge_count > 0) {
+		payload.bytes = wr->sge[0].address;
+		payload.length = wr->sge[0].length;
+	}
+	if (wr->sge_count > 1 || payload.length > RMEM_NOTICE_BYTES_MAX)
+		return false;
+	to->wr_id = wr->id;
+	to->send_flags = (wr->flags & RMEM_WR_SIGNALED) != 0 ? IBV_SEND_SIGNALED : 0;
+	if ((wr->flags & RMEM_WR_FENCE) != 0)
+		to->send_flags |= IBV_SEND_FENCE;
+	verbs_mail_fill(link->mail, &payload, to, &link->sges[at * RMEM_SGE_MAX]);
+	return true;
+}
+
+static inline bool translate(struct rmem_lane_link *link, uint32_t at, const struct rmem_wr *wr)
+{
+	if (RMEM_UNLIKELY(wr->op > RMEM_WR_WRITE))
+		return translate_notice(link, at, wr);
+	return translate_transfer(link, at, wr);
 }
 
 /* Posts the first `count` translated requests with one doorbell; `*taken` are the device's. */
@@ -209,6 +263,16 @@ static int ring(struct rmem_lane_link *link, uint32_t count, uint32_t *taken)
 		return 0;
 	*taken = bad == NULL ? 0 : (uint32_t)(bad - link->wrs);
 	return code == ENOMEM ? -EAGAIN : -code;
+}
+
+/* The first `count` requests from here were translated and not taken. */
+static RMEM_COLD void give_back(struct rmem_lane_link *link, const struct rmem_wr *wr,
+				uint32_t count)
+{
+	for (; count > 0; count--, wr = wr->next) {
+		if (wr->op == RMEM_WR_NOTICE)
+			link->mail->sent--;
+	}
 }
 
 static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct rmem_wr **bad)
@@ -232,9 +296,10 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 			chain = wr;
 			continue;
 		}
-		for (; taken > 0; taken--)
+		for (; taken > 0; taken--, count--)
 			chain = chain->next;
 		*bad = chain;
+		give_back(link, chain, count);
 		return rc != 0 ? rc : refused;
 	}
 	return 0;
@@ -269,4 +334,9 @@ const struct rmem_fabric rmem_fabric_verbs = {
 	.lane_post = lane_post,
 	.lane_abort = lane_abort,
 	.lane_close = verbs_lane_close,
+	.lane_notices = verbs_lane_notices,
+	.notices_start = verbs_notices_start,
+	.notices_stop = verbs_notices_stop,
+	.notice_take = verbs_notice_take,
+	.notices_grant = verbs_lane_grant,
 };

@@ -7,9 +7,11 @@
  *	fabric_verbs_cm.c	queue pairs and the connection manager, for both sides
  *	fabric_verbs_control.c	a client's conversation with a server
  *	fabric_verbs_conn.c	a client's connections and lanes
+ *	fabric_verbs_mail.c	notices, on either side of a lane
  *	fabric_verbs_server.c	the server's door
  *	fabric_verbs_device.c	the devices that it exports the pool through
  *	fabric_verbs_guest.c	the server's half of one client
+ *	fabric_verbs_post.c	the server's half of notices
  *
  * Queue pairs are made and moved by hand (rdma_cm only carries the connection), because that is the
  * way to choose timeouts, the RNR timer and the path MTU: what rdma_cm leaves at 0 means 655 ms of
@@ -30,6 +32,7 @@
 
 #include "engine/control.h"
 #include "engine/fabric.h"
+#include "engine/notify.h"
 #include "engine/rmem.h"
 #include "engine/verbs.h"
 
@@ -45,11 +48,71 @@ struct rmem_mr {
 	struct ibv_mr *mr;
 };
 
+/* --- Notices -----------------------------------------------------------------------------------
+ * A notice is a SEND with its number as the immediate value and its payload as the message; an
+ * empty one behind a write is the write's own immediate value. A grant is a SEND without one.
+ * Either takes a receive at the peer, which has posted as many as may be under way.
+ *
+ * Work requests of notices' own have the top bit of their ids set, which the engine's have not:
+ * | 1 | serial of the mail 32, at bit 16 | what 16 |; what is below VERBS_MAIL_GRANT is the number
+ * of a receive. By the serial a completion finds its mail, or that it is gone: a device may still
+ * deliver some of a queue pair that is. */
+#define VERBS_MAIL_BIT	   ((uint64_t)1 << 63)
+#define VERBS_MAIL_GRANT   0x8000u
+#define VERBS_MAIL_SEND	   0x8001u
+#define VERBS_GRANTS	   4	/* sends for them */
+#define VERBS_GRANT_SPARES 2	/* receives for them: more are never under way, see notify.h */
+#define VERBS_MAIL_SLOTS   4096 /* lanes with notices on a queue; 2^n */
+
+/* What came and has not been taken. */
+struct verbs_letter {
+	uint32_t transfer;
+	uint16_t receive;
+	uint16_t length;
+};
+
+/* One side of a lane's notices; used by the thread that polls the queue. */
+struct verbs_mail {
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	uint8_t *memory; /* of receives, then of sends where they can't go inline */
+	uint32_t serial;
+	uint32_t depth;
+	uint32_t mask; /* of letters */
+	uint32_t head, tail;
+	uint32_t sent;
+	uint32_t owed;	      /* to be granted, when a send is free */
+	uint32_t grants_busy; /* sends of them under way */
+	uint32_t grants_sent;
+	bool can_inline;
+	uint64_t id; /* to report with */
+	struct verbs_letter *letters;
+};
+
+/* Of one queue, by serial. */
+struct verbs_mails {
+	struct verbs_mail *slots[VERBS_MAIL_SLOTS]; /* used by the thread that polls the queue */
+	bool is_taken[VERBS_MAIL_SLOTS];	    /* by a lane that is open */
+};
+
+static inline struct verbs_mail **verbs_mail_slot(struct verbs_mails *mails, uint64_t wr_id)
+{
+	return &mails->slots[wr_id >> 16 & (VERBS_MAIL_SLOTS - 1)];
+}
+
+static inline bool verbs_mail_is(const struct verbs_mail *mail, uint64_t wr_id)
+{
+	return mail != NULL && mail->serial == (uint32_t)(wr_id >> 16);
+}
+
 struct rmem_cq {
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
 	unsigned unacked;      /* events; to acknowledge one takes a lock, so many are at once */
 	atomic_bool is_broken; /* written by whoever reads the device's events */
+	/* Those between notices_start() and notices_stop(). Made by the first lane that wants
+	 * notices, and published with release. */
+	_Atomic(struct verbs_mails *) mails;
 };
 
 struct rmem_port {
@@ -118,12 +181,15 @@ struct rmem_lane_link {
 	struct verbs_leg leg;
 	struct rmem_conn *conn;
 	LIST_ENTRY(rmem_lane_link) link; /* in conn->lanes */
+	struct rmem_cq *cq;
+	struct verbs_mail *mail; /* NULL: no notices */
 };
 
 struct rmem_conn {
 	struct verbs_control control;
 	unsigned timeout_ms; /* of one lane's connection */
 	uint64_t incarnation;
+	bool has_notices; /* the server can do them */
 	uint32_t region_count;
 	struct rmem_remote regions[RMEM_REGIONS_MAX];
 	int epoll_fd; /* of all below, the event channel, and control's completions */
@@ -140,6 +206,55 @@ struct rmem_conn {
  */
 
 enum rmem_wc_status verbs_wc_status(enum ibv_wc_status status);
+
+/* --- fabric_verbs_mail.c -----------------------------------------------------------------------
+ */
+
+/* For `depth` notices each way, with memory registered. Errors: -ENOMEM, and as verbs_register().
+ */
+int verbs_mail_create(struct ibv_pd *pd, uint32_t depth, uint32_t serial, struct verbs_mail **mail,
+		      struct rmem_error *error);
+/* The queue pair is gone. NULL is fine. */
+void verbs_mail_destroy(struct verbs_mail *mail);
+/* Takes the queue pair, on which notices go inline if that can be, and posts all receives. */
+int verbs_mail_begin(struct verbs_mail *mail, struct ibv_qp *qp, bool can_inline);
+
+struct verbs_payload {
+	uint32_t transfer;
+	const void *bytes;
+	uint32_t length;
+};
+/* The parts of a notice's request that are not the caller's: opcode, immediate value, payload. The
+ * flags have been set. */
+void verbs_mail_fill(struct verbs_mail *mail, const struct verbs_payload *payload,
+		     struct ibv_send_wr *wr, struct ibv_sge *sge);
+void verbs_mail_grant(struct verbs_mail *mail, uint32_t count);
+
+enum verbs_news {
+	VERBS_NEWS_NONE,
+	VERBS_NEWS_NOTICE,
+	VERBS_NEWS_GRANT,
+	VERBS_NEWS_SENT,
+	VERBS_NEWS_BROKEN, /* the queue pair is in error; nothing is said of how it ends */
+};
+/* What a completion with the mail's serial means; `*count` is how many a grant is for. */
+enum verbs_news verbs_mail_complete(struct verbs_mail *mail, const struct ibv_wc *wc,
+				    uint32_t *count);
+void verbs_mail_take(struct verbs_mail *mail, struct rmem_notice *notice);
+
+/* The client's: gets the lane ready for up to `notices`; the answer said `depth`. */
+int verbs_mailbox_open(struct rmem_lane_link *link, uint32_t notices, struct rmem_error *error);
+int verbs_mailbox_begin(struct rmem_lane_link *link, uint32_t depth, uint32_t inline_bytes,
+			struct rmem_error *error);
+void verbs_mailbox_close(struct rmem_lane_link *link);
+/* The completion of a mail's own; up to one completion for the engine. */
+unsigned verbs_mailbox_complete(struct rmem_cq *cq, const struct ibv_wc *wc,
+				struct rmem_completion *completion);
+uint32_t verbs_lane_notices(const struct rmem_lane_link *link);
+void verbs_notices_start(struct rmem_lane_link *link, uint64_t id);
+void verbs_notices_stop(struct rmem_lane_link *link);
+void verbs_notice_take(struct rmem_lane_link *link, struct rmem_notice *notice);
+void verbs_lane_grant(struct rmem_lane_link *link, uint32_t count);
 
 /* --- fabric_verbs_port.c -----------------------------------------------------------------------
  */

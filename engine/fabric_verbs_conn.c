@@ -73,6 +73,7 @@ static int greet(struct rmem_conn *conn, struct rmem_error *error)
 				 conn->control.where);
 	conn->incarnation = welcome.incarnation;
 	conn->region_count = welcome.region_count;
+	conn->has_notices = (welcome.features & RMEM_WIRE_FEATURE_NOTICES) != 0;
 	for (uint32_t i = 0; i < welcome.region_count; i++)
 		conn->regions[i] = welcome.regions[i].remote;
 	return 0;
@@ -276,10 +277,12 @@ static int make_chain(struct rmem_lane_link *lane, struct rmem_error *error)
 	return 0;
 }
 
-static int dial(struct rmem_lane_link *lane, struct rmem_cq *cq,
-		const struct rmem_lane_options *options, struct rmem_error *error)
+static int dial(struct rmem_lane_link *lane, const struct rmem_lane_options *options,
+		struct rmem_error *error)
 {
 	struct verbs_control *control = &lane->conn->control;
+	struct ibv_cq *cq = lane->cq->cq;
+	uint32_t notices = verbs_lane_notices(lane);
 	struct verbs_dial dial = {
 		.port = control->port,
 		.channel = control->channel,
@@ -287,24 +290,26 @@ static int dial(struct rmem_lane_link *lane, struct rmem_cq *cq,
 		.where = control->where,
 		.deadline_ns = rmem_deadline_in_ms(lane->conn->timeout_ms),
 		.qp = {.qp_context = lane->conn,
-		       .send_cq = cq->cq,
-		       .recv_cq = cq->cq,
-		       .cap = {.max_send_wr = options->depth,
-			       .max_recv_wr = 1,
+		       .send_cq = cq,
+		       .recv_cq = cq,
+		       .cap = {.max_send_wr = options->depth + (notices > 0 ? VERBS_GRANTS : 0),
+			       .max_recv_wr = notices > 0 ? notices + VERBS_GRANT_SPARES : 1,
 			       .max_send_sge = lane->sge_max,
 			       .max_recv_sge = 1,
 			       .max_inline_data = options->inline_bytes},
 		       .qp_type = IBV_QPT_RC},
-		.join = {.kind = RMEM_WIRE_JOIN_LANE, .token = control->token},
+		.join = {.kind = RMEM_WIRE_JOIN_LANE, .token = control->token, .notices = notices},
 	};
 	struct rmem_join answer;
 	int rc;
 
 	verbs_timing_init(&dial.timing, options->detect_ms);
 	rc = verbs_dial(&dial, &lane->leg, &answer, error);
-	if (rc == 0)
-		lane->qp = lane->leg.qp;
-	return rc;
+	if (rc != 0)
+		return rc;
+	lane->qp = lane->leg.qp;
+	return notices > 0 ? verbs_mailbox_begin(lane, answer.notices, options->inline_bytes, error)
+			   : 0;
 }
 
 int verbs_lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
@@ -320,13 +325,16 @@ int verbs_lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	if (made == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");
 	made->conn = conn;
+	made->cq = cq;
 	made->sge_max = conn->control.port->limits.sge_max;
 	made->inline_bytes = options->inline_bytes;
 	made->chain_max = VERBS_CHAIN_MAX;
 	LIST_INSERT_HEAD(&conn->lanes, made, link);
 	rc = make_chain(made, error);
+	if (rc == 0 && options->notices > 0 && conn->has_notices)
+		rc = verbs_mailbox_open(made, options->notices, error);
 	if (rc == 0)
-		rc = dial(made, cq, options, error);
+		rc = dial(made, options, error);
 	if (rc != 0) {
 		verbs_lane_close(made);
 		return rc;
@@ -342,6 +350,7 @@ void verbs_lane_close(struct rmem_lane_link *link)
 		return;
 	LIST_REMOVE(link, link);
 	verbs_leg_close(&link->leg);
+	verbs_mailbox_close(link);
 	free(link->wrs);
 	free(link->sges);
 	free(link);

@@ -16,6 +16,7 @@
 
 void verbs_device_destroy(struct verbs_device *device)
 {
+	verbs_post_destroy(device->post);
 	if (device->unacked > 0)
 		ibv_ack_cq_events(device->cq, device->unacked);
 	if (device->cq != NULL)

@@ -115,6 +115,7 @@ static void lane_destroy(struct verbs_guest_lane *lane)
 	LIST_REMOVE(lane, link);
 	lane->party.guest->lane_count--;
 	party_finish(&lane->party);
+	verbs_peer_leave(lane->peer);
 	free(lane);
 }
 
@@ -268,16 +269,14 @@ void verbs_turn_away(struct rdma_cm_id *id, enum rmem_wire_code code, const char
 }
 
 static int make_qp(struct verbs_party *party, const struct verbs_device *device,
-		   const struct ibv_qp_cap *cap)
+		   struct ibv_qp_init_attr *attr)
 {
-	struct ibv_qp_init_attr attr = {
-		.send_cq = device->cq,
-		.recv_cq = device->cq,
-		.cap = *cap,
-		.qp_type = IBV_QPT_RC,
-	};
-
-	party->qp = ibv_create_qp(device->pd, &attr);
+	attr->qp_type = IBV_QPT_RC;
+	party->qp = ibv_create_qp(device->pd, attr);
+	if (party->qp == NULL && attr->cap.max_inline_data > 0) {
+		attr->cap.max_inline_data = 0; /* not every device can */
+		party->qp = ibv_create_qp(device->pd, attr);
+	}
 	if (party->qp == NULL)
 		return -errno;
 	return verbs_qp_init(party->id, party->qp);
@@ -337,11 +336,13 @@ static int take_seat(struct verbs_house *house, struct verbs_guest *guest)
 
 static int guest_fill(struct verbs_guest *guest, const struct verbs_request *request)
 {
-	static const struct ibv_qp_cap cap = {
-		.max_send_wr = GUEST_SENDS + 1,
-		.max_recv_wr = GUEST_RECEIVES,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
+	struct ibv_qp_init_attr attr = {
+		.send_cq = guest->device->cq,
+		.recv_cq = guest->device->cq,
+		.cap = {.max_send_wr = GUEST_SENDS + 1,
+			.max_recv_wr = GUEST_RECEIVES,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
 	};
 	int rc;
 
@@ -356,7 +357,7 @@ static int guest_fill(struct verbs_guest *guest, const struct verbs_request *req
 		ibv_reg_mr(guest->device->pd, guest->memory, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	if (guest->mr == NULL)
 		return -errno;
-	rc = make_qp(&guest->party, guest->device, &cap);
+	rc = make_qp(&guest->party, guest->device, &attr);
 	for (unsigned i = 0; rc == 0 && i < GUEST_RECEIVES; i++)
 		rc = -post_receive(guest, i);
 	if (rc == 0)
@@ -412,15 +413,31 @@ static struct verbs_guest *find_guest(const struct verbs_house *house, uint64_t 
 	return NULL;
 }
 
+static int lane_fill(struct verbs_guest_lane *lane, const struct verbs_request *request)
+{
+	/* Nothing is sent or received on it from here but notices. */
+	struct ibv_qp_init_attr attr = {
+		.send_cq = request->device->cq,
+		.recv_cq = request->device->cq,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	struct verbs_request agreed = *request;
+	int rc;
+
+	lane->peer = verbs_peer_create(lane, request->join.notices);
+	if (lane->peer != NULL)
+		verbs_peer_attr(lane->peer, &attr);
+	agreed.join.notices = verbs_peer_depth(lane->peer);
+	rc = make_qp(&lane->party, request->device, &attr);
+	if (rc == 0 && lane->peer != NULL)
+		rc = verbs_peer_begin(lane->peer, attr.cap.max_inline_data);
+	if (rc == 0)
+		rc = accept_party(&lane->party, &agreed);
+	return rc;
+}
+
 static void lane_join(struct verbs_house *house, const struct verbs_request *request)
 {
-	/* Nothing is sent or received on it from here. */
-	static const struct ibv_qp_cap cap = {
-		.max_send_wr = 1,
-		.max_recv_wr = 1,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-	};
 	struct verbs_guest *guest = find_guest(house, request->join.token);
 	struct verbs_guest_lane *lane;
 	int rc;
@@ -442,9 +459,7 @@ static void lane_join(struct verbs_house *house, const struct verbs_request *req
 	};
 	LIST_INSERT_HEAD(&guest->lanes, lane, link);
 	guest->lane_count++;
-	rc = make_qp(&lane->party, request->device, &cap);
-	if (rc == 0)
-		rc = accept_party(&lane->party, request);
+	rc = lane_fill(lane, request);
 	if (rc == 0)
 		return;
 	complain(house, request, rc);

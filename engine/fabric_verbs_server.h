@@ -24,6 +24,8 @@
 
 struct verbs_house;
 struct verbs_guest;
+struct verbs_post;	 /* a device's notices */
+struct verbs_guest_peer; /* a lane's */
 
 /* One device, with the pool registered. */
 struct verbs_device {
@@ -39,6 +41,7 @@ struct verbs_device {
 	struct server_source events;
 	struct ibv_mr *mrs[RMEM_REGIONS_MAX];
 	struct rmem_welcome welcome; /* of the server, with this device's keys */
+	struct verbs_post *post;     /* NULL until a client wants notices */
 	SLIST_ENTRY(verbs_device) link;
 };
 
@@ -54,6 +57,7 @@ struct verbs_party {
 
 struct verbs_guest_lane {
 	struct verbs_party party;
+	struct verbs_guest_peer *peer; /* NULL: no notices */
 	LIST_ENTRY(verbs_guest_lane) link;
 };
 
@@ -124,3 +128,18 @@ void verbs_guest_tick(struct verbs_house *house);
 bool verbs_guest_lingers(const struct verbs_house *house);
 /* Ends all at once. */
 void verbs_guest_end_all(struct verbs_house *house);
+
+/* --- fabric_verbs_post.c -----------------------------------------------------------------------
+ */
+
+/* For up to `wanted` notices each way on the lane, if they can be had: NULL if not. */
+struct verbs_guest_peer *verbs_peer_create(struct verbs_guest_lane *lane, uint32_t wanted);
+uint32_t verbs_peer_depth(const struct verbs_guest_peer *peer);
+/* What the lane's queue pair must be like. */
+void verbs_peer_attr(const struct verbs_guest_peer *peer, struct ibv_qp_init_attr *attr);
+/* The queue pair is there. Posts the receives. */
+int verbs_peer_begin(struct verbs_guest_peer *peer, uint32_t inline_bytes);
+/* The queue pair is gone. NULL is fine. */
+void verbs_peer_leave(struct verbs_guest_peer *peer);
+/* No lanes are left. */
+void verbs_post_destroy(struct verbs_post *post);

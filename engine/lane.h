@@ -23,24 +23,24 @@
 #include "engine/ledger.h"
 #include "engine/stats.h"
 
-/* The id of a work request: | server 8 | lane 4 | generation 20 | sequence of its record 32 |.
+/* The id of a work request: | 0 | server 8 | lane 4 | generation 19 | sequence of its record 32 |.
  * The generation tells the connections to one server apart. */
-#define RMEM_ID_GENERATIONS (1u << 20)
+#define RMEM_ID_GENERATIONS (1u << 19)
 
 static inline uint64_t rmem_id_base(unsigned server, unsigned lane, uint32_t generation)
 {
-	return (uint64_t)server << 56 | (uint64_t)lane << 52 |
+	return (uint64_t)server << 55 | (uint64_t)lane << 51 |
 	       (uint64_t)(generation % RMEM_ID_GENERATIONS) << 32;
 }
 
 static inline unsigned rmem_id_server(uint64_t id)
 {
-	return (unsigned)(id >> 56);
+	return (unsigned)(id >> 55);
 }
 
 static inline unsigned rmem_id_lane(uint64_t id)
 {
-	return (unsigned)(id >> 52) & 15;
+	return (unsigned)(id >> 51) & 15;
 }
 
 static inline uint32_t rmem_id_generation(uint64_t id)

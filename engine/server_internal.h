@@ -91,8 +91,10 @@ struct rmem_peer {
 	struct rmem_notify notify;
 };
 
-/* `kind` and `client` are set. */
-void server_peer_join(struct rmem_peer *peer, uint32_t depth);
+/* `kind` and `client` are set. It may be sent `credits` before it grants more. */
+void server_peer_join(struct rmem_peer *peer, uint32_t depth, uint32_t credits);
+/* How many of the `wanted` notices each way a peer may have. */
+uint32_t server_agree_notices(const struct rmem_server *server, uint32_t wanted);
 /* It may be gone then. */
 void server_peer_leave(struct rmem_peer *peer);
 /* A notice came from it; it granted some. */

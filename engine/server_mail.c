@@ -234,20 +234,11 @@ static bool decline(int socket)
 	return rmem_control_send(socket, bytes, length, NULL, 0) == (ssize_t)length;
 }
 
-static uint32_t agree(const struct rmem_server *server, uint32_t wanted)
-{
-	uint32_t max = (uint32_t)rmem_min_u64(server->options.notices, RMEM_NOTICES_MAX);
-
-	while (wanted > max)
-		wanted /= 2;
-	return wanted;
-}
-
 bool server_mail_join(struct server_client *client, const struct server_mail_request *request,
 		      struct server_local_peers *peers)
 {
 	struct rmem_server *server = client->server;
-	uint32_t depth = agree(server, request->bells.notices);
+	uint32_t depth = server_agree_notices(server, request->bells.notices);
 	struct server_local_peer *local;
 	struct rmem_error error = {0};
 	int ring_fd = -1;
@@ -278,7 +269,7 @@ bool server_mail_join(struct server_client *client, const struct server_mail_req
 	}
 	LIST_INSERT_HEAD(&server->mail->listeners[local->bit], local, bell_link);
 	LIST_INSERT_HEAD(peers, local, link);
-	server_peer_join(&local->peer, depth);
+	server_peer_join(&local->peer, depth, depth);
 	return true;
 }
 

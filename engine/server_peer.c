@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
+#include "engine/base/checked.h"
 #include "engine/base/deadline.h"
 #include "engine/base/log.h"
 #include "engine/server_internal.h"
@@ -13,10 +14,20 @@ static void tell(struct rmem_peer *peer, enum rmem_peer_event event)
 		options->peer_event(options->user, peer, event);
 }
 
-void server_peer_join(struct rmem_peer *peer, uint32_t depth)
+uint32_t server_agree_notices(const struct rmem_server *server, uint32_t wanted)
+{
+	uint32_t max = (uint32_t)rmem_min_u64(server->options.notices, RMEM_NOTICES_MAX);
+
+	while (wanted > max)
+		wanted /= 2;
+	return wanted;
+}
+
+void server_peer_join(struct rmem_peer *peer, uint32_t depth, uint32_t credits)
 {
 	peer->server = peer->client->server;
 	rmem_notify_init(&peer->notify, depth);
+	peer->notify.credits = credits;
 	peer->server->peer_count++;
 	rmem_log_debug(RMEM_LOG_SERVER, "%s: up to %u notices each way", peer->client->label,
 		       depth);

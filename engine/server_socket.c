@@ -187,8 +187,9 @@ void server_socket_close(struct server_socket *listening)
 {
 	struct stat named;
 
-	if (listening->path != NULL && listening->inode != 0 && lstat(listening->path, &named) == 0 &&
-	    named.st_dev == listening->device && named.st_ino == listening->inode)
+	if (listening->path != NULL && listening->inode != 0 &&
+	    lstat(listening->path, &named) == 0 && named.st_dev == listening->device &&
+	    named.st_ino == listening->inode)
 		unlink(listening->path);
 	if (listening->fd >= 0)
 		close(listening->fd);

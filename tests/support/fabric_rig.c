@@ -244,13 +244,13 @@ void rig_close(struct rig *rig)
 	struct rmem_completion completion;
 
 	for (unsigned i = 0; i < rig->lane_count; i++) {
-		struct rmem_wr last = {.id = UINT64_MAX, .flags = RMEM_WR_SIGNALED};
+		struct rmem_wr last = {.id = INT64_MAX, .flags = RMEM_WR_SIGNALED};
 
 		rig->fabric->lane_abort(rig->lanes[i]);
 		rig_post(rig, i, &last);
 		do {
 			ck_assert_uint_eq(rig_reap(rig, &completion, 1), 1);
-		} while (completion.id != UINT64_MAX);
+		} while (completion.id != INT64_MAX);
 	}
 	for (unsigned i = 0; i < rig->lane_count; i++)
 		rig->fabric->lane_close(rig->lanes[i]);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/log.h"
 #include "engine/rmem.h"
 #include "engine/server_internal.h" /* for a look into the pool */
 #include "engine/stats.h"
@@ -187,6 +188,11 @@ static void setup(void)
 		snprintf(url, sizeof(url), "verbs://%s", getenv("RMEM_TEST_VERBS"));
 	else
 		snprintf(url, sizeof(url), "shm:%s/sock", folder);
+	if (getenv("RMEM_TEST_DEBUG")) {
+		rmem_log_set_level(RMEM_LOG_SERVER, RMEM_LOG_DEBUG);
+		rmem_log_set_level(RMEM_LOG_ENGINE, RMEM_LOG_DEBUG);
+		rmem_log_set_level(RMEM_LOG_FABRIC, RMEM_LOG_DEBUG);
+	}
 	memset(&far, 0, sizeof(far));
 	got = got_wrong = 0;
 }
@@ -388,6 +394,7 @@ START_TEST(notices_to_a_server_that_is_lost_end_once_each)
 	for (uint32_t i = 0; i < MANY; i++)
 		submit(&sendings[i], i, NULL, 0);
 	rmem_reactor_poll(reactor);
+	wait_until(&far.joined, 1);
 	stop_server();
 	for (uint32_t i = 0; i < MANY; i++) {
 		int status = finish(&sendings[i]);

@@ -12,3 +12,4 @@ export RMEM_TEST_VERBS=$A
 "$RMEM_BUILD/tests/unit/test_fabric_queues"
 "$RMEM_BUILD/tests/unit/test_fabric_errors"
 "$RMEM_BUILD/tests/unit/test_engine"
+"$RMEM_BUILD/tests/unit/test_notices"
