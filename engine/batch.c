@@ -6,6 +6,26 @@
 
 #include "engine/base/checked.h"
 
+bool rmem_batch_unlink(struct rmem_batch_list *list, struct rmem_batch *batch)
+{
+	struct rmem_batch *before = NULL;
+	struct rmem_batch *at = list->first;
+
+	while (at && at != batch) {
+		before = at;
+		at = at->engine.next;
+	}
+	if (!at)
+		return false;
+	if (before)
+		before->engine.next = batch->engine.next;
+	else
+		list->first = batch->engine.next;
+	if (list->last == batch)
+		list->last = before;
+	return true;
+}
+
 /* The size of the pieces a segment of `length` bytes, more than a chunk, is cut to. A function of
  * the length alone, so that the cursor needs to remember nothing else. */
 static RMEM_COLD uint64_t piece_bytes(const struct rmem_plan_limits *limits, uint64_t length)

@@ -17,6 +17,7 @@
  * Used by a reactor on batches it owns. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -101,6 +102,9 @@ static inline struct rmem_batch *rmem_batch_take(struct rmem_batch_list *list)
 		list->first = batch->engine.next;
 	return batch;
 }
+
+/* Takes the batch out; false when it isn't there. Looks through the list. */
+bool rmem_batch_unlink(struct rmem_batch_list *list, struct rmem_batch *batch);
 
 /* `count` of what is pending has ended; with the last of it the batch goes to `done`. */
 static inline void rmem_batch_release(struct rmem_batch_list *done, struct rmem_batch *batch,

@@ -289,9 +289,16 @@ static enum outcome place_noticed(struct rmem_dispatch *dispatch, struct rmem_en
 	return PLACED;
 }
 
-/* As plan(). `is_first`: it is the one that waited longest for a credit. */
+/* Whether nothing is left of the batch but its notice, and it is next to be sent: the cursor says
+ * so by an offset where there is no segment. */
+static inline bool is_its_turn(struct rmem_batch *batch)
+{
+	return batch->engine.offset != 0 && !rmem_plan_next(batch);
+}
+
+/* As plan(). Notices are sent in the order of their batches. */
 static bool plan_noticed(struct rmem_dispatch *dispatch, struct rmem_batch *batch,
-			 const struct rmem_endpoint *room, bool is_first)
+			 const struct rmem_endpoint *room)
 {
 	int rc = 0;
 
@@ -303,13 +310,15 @@ static bool plan_noticed(struct rmem_dispatch *dispatch, struct rmem_batch *batc
 			rmem_batch_append(&endpoint->pending, batch);
 			return true;
 		}
-		if (!rmem_plan_next(batch) && !is_first &&
+		if (!rmem_plan_next(batch) && !is_its_turn(batch) &&
 		    (endpoint->notify->credits == 0 || endpoint->unsent.first)) {
 			rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_HELD);
 			rmem_batch_append(&endpoint->unsent, batch);
 			return true;
 		}
 		if (place_noticed(dispatch, endpoint, batch) == NO_ROOM) {
+			if (!rmem_plan_next(batch))
+				batch->engine.offset = 1;
 			rmem_batch_prepend(&endpoint->pending, batch);
 			return true;
 		}
@@ -326,8 +335,12 @@ static void resume_notices(struct rmem_dispatch *dispatch, struct rmem_endpoint 
 	unsigned server = endpoint->target.server;
 
 	while (dispatch->endpoints[server] == endpoint && endpoint->unsent.first &&
-	       !endpoint->pending.first && endpoint->notify->credits > 0)
-		plan_noticed(dispatch, rmem_batch_take(&endpoint->unsent), endpoint, true);
+	       !endpoint->pending.first && endpoint->notify->credits > 0) {
+		struct rmem_batch *batch = rmem_batch_take(&endpoint->unsent);
+
+		batch->engine.offset = 1; /* it is its turn */
+		plan_noticed(dispatch, batch, endpoint);
+	}
 }
 
 /* --- Planning --------------------------------------------------------------------------------- */
@@ -341,7 +354,7 @@ static bool plan(struct rmem_dispatch *dispatch, struct rmem_batch *batch,
 	const struct rmem_segment *segment;
 
 	if (RMEM_UNLIKELY(batch->notice != NULL))
-		return plan_noticed(dispatch, batch, room, false);
+		return plan_noticed(dispatch, batch, room);
 	while (batch->engine.status == 0 && (segment = rmem_plan_next(batch))) {
 		struct rmem_endpoint *endpoint = NULL;
 
@@ -594,9 +607,39 @@ unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch)
 			rmem_histogram_record(&dispatch->metrics->latency_ns[batch->op],
 					      rmem_now_ns() - batch->engine.submitted_ns);
 		count++;
-		batch->done(batch, status);
+		batch->engine.next = batch; /* has ended, for rmem_batch_status() */
+		if (RMEM_LIKELY(batch->done != NULL))
+			batch->done(batch, status);
 	}
 	return count;
+}
+
+/* --- Cancelling ------------------------------------------------------------------------------- */
+
+/* Takes the batch out of the list that it waits in, if it waits. */
+static bool unlink_batch(struct rmem_dispatch *dispatch, struct rmem_batch *batch)
+{
+	if (rmem_batch_unlink(&dispatch->submitted, batch))
+		return true;
+	for (unsigned i = 0; i < RMEM_SERVERS_MAX; i++) {
+		struct rmem_endpoint *endpoint = dispatch->endpoints[i];
+
+		if (endpoint && (rmem_batch_unlink(&endpoint->pending, batch) ||
+				 rmem_batch_unlink(&endpoint->unsent, batch)))
+			return true;
+	}
+	return false;
+}
+
+int rmem_dispatch_cancel(struct rmem_dispatch *dispatch, struct rmem_batch *batch)
+{
+	if (batch->engine.pending == 0)
+		return -EALREADY;
+	if (!unlink_batch(dispatch, batch))
+		return -EBUSY;
+	rmem_batch_fail(batch, 0, -ECANCELED);
+	rmem_batch_release(&dispatch->done, batch, 1);
+	return 0;
 }
 
 /* --- The end ---------------------------------------------------------------------------------- */

@@ -137,6 +137,9 @@ static inline bool rmem_dispatch_has_notices(const struct rmem_dispatch *dispatc
  * batch. */
 unsigned rmem_dispatch_run_notices(struct rmem_dispatch *dispatch);
 
+/* As rmem_batch_cancel(). */
+int rmem_dispatch_cancel(struct rmem_dispatch *dispatch, struct rmem_batch *batch) RMEM_MUST_CHECK;
+
 /* Whether something must be tried again that no completion will announce: don't sleep. */
 bool rmem_dispatch_is_restless(const struct rmem_dispatch *dispatch);
 

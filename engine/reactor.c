@@ -324,6 +324,29 @@ void rmem_reactor_flush(struct rmem_reactor *reactor)
 	rmem_dispatch_flush(&reactor->dispatch);
 }
 
+int rmem_batch_wait(struct rmem_reactor *reactor, const struct rmem_batch *batch, int timeout_ms)
+{
+	uint64_t deadline_ns = timeout_ms < 0 ? 0 : rmem_deadline_in_ms((unsigned)timeout_ms);
+
+	while (rmem_batch_status(batch) == -EINPROGRESS) {
+		int left_ms = timeout_ms < 0 ? -1 : rmem_deadline_left_ms(deadline_ns);
+
+		if (left_ms == 0) {
+			/* A look at what has come meanwhile is always taken. */
+			rmem_reactor_poll(reactor);
+			return rmem_batch_status(batch) == -EINPROGRESS ? -ETIMEDOUT
+									: rmem_batch_status(batch);
+		}
+		rmem_reactor_run(reactor, left_ms);
+	}
+	return rmem_batch_status(batch);
+}
+
+int rmem_batch_cancel(struct rmem_reactor *reactor, struct rmem_batch *batch)
+{
+	return rmem_dispatch_cancel(&reactor->dispatch, batch);
+}
+
 bool rmem_notice_has_arrived(const struct rmem_reactor *reactor, unsigned server, uint32_t transfer)
 {
 	const struct rmem_endpoint *endpoint =

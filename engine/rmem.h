@@ -22,6 +22,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -173,11 +174,12 @@ struct rmem_batch {
 	enum rmem_op op;
 	uint32_t segment_count;
 	const struct rmem_segment *segments;
-	/* Called exactly once, from rmem_reactor_poll/run/flush of the reactor. `status`:
-	 * 0; -ENOTCONN: a server is down or was lost on the way (bytes may have moved);
-	 * -ERANGE: outside the region; -EINVAL: no such server or region, memory not registered;
-	 * -EIO: the fabric reported an error. The first failure counts; every segment has ended
-	 * (completed or been flushed) when `done` is called. */
+	/* Called exactly once, from rmem_reactor_poll/run/flush of the reactor. NULL: see
+	 * rmem_batch_status(). `status`: 0; -ECANCELED: see rmem_batch_cancel(); -ENOTCONN: a
+	 * server is down or was lost on the way (bytes may have moved); -ERANGE: outside the
+	 * region; -EINVAL: no such server or region, memory not registered; -EIO: the fabric
+	 * reported an error. The first failure counts; every segment has ended (completed or been
+	 * flushed) when `done` is called. */
 	void (*done)(struct rmem_batch *batch, int status);
 	void *user;
 
@@ -215,6 +217,26 @@ void rmem_submit(struct rmem_reactor *reactor, struct rmem_batch *batch);
 
 /* Posts what was submitted, as far as credits reach; the rest goes when completions free room. */
 void rmem_reactor_flush(struct rmem_reactor *reactor);
+
+/* --- Following a batch ------------------------------------------------------------------------ */
+
+/* How a batch that was submitted stands: -EINPROGRESS, or, from when `done` is called on, its
+ * status. `done` may be NULL for a batch that is followed so. */
+static inline int rmem_batch_status(const struct rmem_batch *batch)
+{
+	return batch->engine.next == batch ? batch->engine.status : -EINPROGRESS;
+}
+
+/* Runs the reactor until the batch has ended. Returns its status, or -ETIMEDOUT, and then it is
+ * still under way. `timeout_ms` -1: no limit. */
+int rmem_batch_wait(struct rmem_reactor *reactor, const struct rmem_batch *batch,
+		    int timeout_ms) RMEM_MUST_CHECK;
+
+/* Gives up what has not been handed to the fabric yet, such as what waits for room or its notice
+ * for credit. The batch then ends with -ECANCELED, as soon as what has been handed over ended;
+ * until `done` its memory is in use. Errors, and it ends as it would have: -EALREADY (it has
+ * ended), -EBUSY (all of it is on its way; that ends within detect_ms). */
+int rmem_batch_cancel(struct rmem_reactor *reactor, struct rmem_batch *batch) RMEM_MUST_CHECK;
 
 /* --- Notices that come in -----------------------------------------------------------------------
  */

@@ -68,6 +68,7 @@ void drig_start(struct drig *rig, const struct drig_shape *shape)
 	rig->options.lanes = shape->lanes;
 	rig->options.depth = shape->depth;
 	rig->options.post_batch = shape->post_batch;
+	rig->options.notices = shape->notices;
 	rig->options.detect_ms = 20;
 	if (shape->chunk_bytes)
 		rig->options.chunk_bytes = shape->chunk_bytes;
@@ -99,6 +100,7 @@ static unsigned poll(struct drig *rig)
 
 	ck_assert_int_ge(count, 0);
 	rmem_dispatch_complete(&rig->dispatch, completions, (unsigned)count);
+	rmem_dispatch_run_notices(&rig->dispatch);
 	return (unsigned)count;
 }
 

@@ -20,6 +20,7 @@ struct drig_shape {
 	unsigned depth;
 	unsigned post_batch;
 	size_t chunk_bytes; /* 0: 64 KiB */
+	unsigned notices;
 };
 
 struct drig {
@@ -55,6 +56,7 @@ void drig_poll(struct drig *rig);
 /* A batch that notes its end. */
 struct drig_batch {
 	struct rmem_batch batch;
+	struct rmem_notice notice;
 	unsigned ended; /* how often */
 	int status;
 	bool was_outstanding; /* some of it was, when it ended */

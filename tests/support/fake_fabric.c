@@ -19,24 +19,33 @@ static void signal_fd(int fd)
 	(void)!write(fd, &one, sizeof(one));
 }
 
-static void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_wc_status status)
+static void put(struct rmem_cq *cq, const struct cqe *cqe)
 {
-	struct rmem_cq *cq = link->cq;
-
 	if (cq->count == cq->depth) {
 		fake.violations++;
 		return;
 	}
-	cq->ring[(cq->head + cq->count++) % cq->depth] = (struct cqe){
-		.completion = {.id = id, .status = status, .provider_status = 40 + status},
-		.link = link,
-		.retires = link->silent + 1,
-	};
-	link->silent = 0;
+	cq->ring[(cq->head + cq->count++) % cq->depth] = *cqe;
 	if (cq->is_armed) {
 		cq->is_armed = false;
 		signal_fd(cq->fd);
 	}
+}
+
+static void complete(struct rmem_lane_link *link, uint64_t id, enum rmem_wc_status status)
+{
+	put(link->cq,
+	    &(struct cqe){
+		    .completion = {.id = id, .status = status, .provider_status = 40 + status},
+		    .link = link,
+		    .retires = link->silent + 1,
+	    });
+	link->silent = 0;
+}
+
+void fake_report(struct rmem_lane_link *link, const struct rmem_completion *completion)
+{
+	put(link->cq, &(struct cqe){.completion = *completion});
 }
 
 static bool is_registered(const struct rmem_port *port, const struct rmem_sge *sge)
@@ -67,7 +76,7 @@ static enum rmem_wc_status move(const struct rmem_lane_link *link, const struct 
 			return RMEM_WC_LOCAL_ERROR;
 		if (!rmem_range_ok(offset, sge->length, server->region_bytes))
 			return RMEM_WC_REMOTE_ACCESS;
-		if (wr->op == RMEM_WR_WRITE)
+		if (wr->op != RMEM_WR_READ)
 			memcpy(remote, sge->address, sge->length);
 		else
 			memcpy(sge->address, remote, sge->length);
@@ -89,8 +98,10 @@ void fake_execute(struct rmem_lane_link *link)
 	}
 	if (fake.hooks.execute)
 		status = fake.hooks.execute(fake.hooks.user, link->number, wr);
-	if (status == RMEM_WC_OK)
+	if (status == RMEM_WC_OK && wr->op != RMEM_WR_NOTICE)
 		status = move(link, wr);
+	if (status == RMEM_WC_OK && wr->op >= RMEM_WR_WRITE_NOTICE)
+		link->mail.transfers[link->mail.arrived++ % FAKE_FAR_MAX] = wr->transfer;
 	if (status != RMEM_WC_OK)
 		link->is_in_error = true;
 	if (status != RMEM_WC_OK || wr->flags & RMEM_WR_SIGNALED)
@@ -281,6 +292,70 @@ void fake_lane_break(unsigned lane)
 	if (lane < fake.lane_count && fake.lanes[lane])
 		fake.lanes[lane]->is_in_error = true;
 	pthread_mutex_unlock(&fake.lock);
+}
+
+/* --- The far side of notices ------------------------------------------------------------------ */
+
+uint32_t fake_far_arrived(unsigned lane)
+{
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&fake.lock);
+	if (lane < fake.lane_count && fake.lanes[lane])
+		count = fake.lanes[lane]->mail.arrived;
+	pthread_mutex_unlock(&fake.lock);
+	return count;
+}
+
+uint32_t fake_far_transfer(unsigned lane, uint32_t at)
+{
+	uint32_t transfer;
+
+	pthread_mutex_lock(&fake.lock);
+	transfer = fake.lanes[lane]->mail.transfers[at % FAKE_FAR_MAX];
+	pthread_mutex_unlock(&fake.lock);
+	return transfer;
+}
+
+/* Under the lock: the lane, if its far side can do anything. */
+static struct rmem_lane_link *far_of(unsigned lane)
+{
+	struct rmem_lane_link *link = lane < fake.lane_count ? fake.lanes[lane] : NULL;
+
+	return link && link->mail.is_started && !link->is_in_error ? link : NULL;
+}
+
+bool fake_far_grant(unsigned lane, uint32_t count)
+{
+	struct rmem_lane_link *link;
+	bool may;
+
+	pthread_mutex_lock(&fake.lock);
+	link = far_of(lane);
+	may = link && count > 0 && count <= link->mail.arrived - link->mail.granted;
+	if (may) {
+		link->mail.granted += count;
+		fake_report(link, &(struct rmem_completion){link->mail.id, RMEM_WC_GRANT, count});
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return may;
+}
+
+bool fake_far_send(unsigned lane, uint32_t transfer)
+{
+	struct rmem_lane_link *link;
+	bool may;
+
+	pthread_mutex_lock(&fake.lock);
+	link = far_of(lane);
+	may = link && link->mail.far_sent - link->mail.far_granted < link->mail.depth;
+	if (may) {
+		link->mail.coming[link->mail.far_sent++ % FAKE_NOTICES_MAX] =
+			(struct rmem_notice){.transfer = transfer};
+		fake_report(link, &(struct rmem_completion){link->mail.id, RMEM_WC_NOTICE, 0});
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return may;
 }
 
 static bool touches(const struct rmem_wr *wr, uintptr_t start, size_t length)

@@ -17,6 +17,7 @@
 
 #define FAKE_PORTS_MAX 3
 #define FAKE_LANES_MAX 512
+#define FAKE_FAR_MAX   4096 /* notices that one lane remembers */
 
 enum fake_mode {
 	FAKE_MANUAL,  /* fake_run() executes */
@@ -57,6 +58,13 @@ uint32_t fake_lane_waiting(unsigned lane); /* requests not executed yet */
 uint32_t fake_run(unsigned lane, uint32_t count);
 /* Fails the lane as a broken cable would: what waits is flushed when it is run. */
 void fake_lane_break(unsigned lane);
+
+/* The far side of a lane's notices: what arrived there, in order; granting some of it again;
+ * sending. False: the lane is in error or nobody listens, or there is no credit. */
+uint32_t fake_far_arrived(unsigned lane);
+uint32_t fake_far_transfer(unsigned lane, uint32_t at);
+bool fake_far_grant(unsigned lane, uint32_t count);
+bool fake_far_send(unsigned lane, uint32_t transfer);
 
 /* Whether a request whose local memory touches these bytes has not ended. */
 bool fake_is_outstanding(const void *address, size_t length);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "engine/rmem.h"
 #include "tests/support/fake_fabric.h"
 
 #define FAKE_SERVERS_MAX  256
@@ -60,6 +61,22 @@ struct rmem_conn {
 	struct rmem_remote regions[FAKE_REGIONS_MAX];
 };
 
+#define FAKE_NOTICES_MAX 64
+
+/* Notices of a lane, both ways. */
+struct fake_mail {
+	uint32_t depth; /* 0: none */
+	bool is_started;
+	uint64_t id;
+	uint32_t posted;  /* by the engine */
+	uint32_t granted; /* of those, by the far side */
+	uint32_t arrived; /* of those, at the far side */
+	uint32_t transfers[FAKE_FAR_MAX];
+	uint32_t far_sent, far_granted; /* by the engine */
+	uint32_t taken;
+	struct rmem_notice coming[FAKE_NOTICES_MAX]; /* far_sent - taken of them */
+};
+
 struct rmem_lane_link {
 	struct rmem_conn *conn;
 	struct rmem_cq *cq;
@@ -70,6 +87,7 @@ struct rmem_lane_link {
 	uint32_t silent;    /* of those: executed without a completion */
 	uint32_t head, count;
 	struct rmem_wr *waiting; /* a ring of `depth` */
+	struct fake_mail mail;
 };
 
 struct fake_state {
@@ -96,3 +114,4 @@ extern struct fake_state fake;
 /* Under the lock. */
 struct fake_server *fake_server_at(const char *url); /* made if it is new */
 void fake_execute(struct rmem_lane_link *link);
+void fake_report(struct rmem_lane_link *link, const struct rmem_completion *completion);

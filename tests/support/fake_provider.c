@@ -124,7 +124,8 @@ static int cq_poll(struct rmem_cq *cq, struct rmem_completion *completions, unsi
 		struct cqe *at = &cq->ring[cq->head];
 
 		completions[taken++] = at->completion;
-		at->link->in_flight -= at->retires;
+		if (at->link) /* else it is about no request */
+			at->link->in_flight -= at->retires;
 		cq->head = (cq->head + 1) % cq->depth;
 		cq->count--;
 	}
@@ -254,6 +255,8 @@ static int lane_open(struct rmem_conn *conn, struct rmem_cq *cq,
 	made->cq = cq;
 	made->depth = options->depth;
 	made->waiting = calloc(made->depth, sizeof(*made->waiting));
+	made->mail.depth =
+		options->notices < FAKE_NOTICES_MAX ? options->notices : FAKE_NOTICES_MAX;
 	pthread_mutex_lock(&fake.lock);
 	if (conn->is_over || !conn->server->is_up ||
 	    conn->server->incarnation != conn->incarnation || fake.lane_count == FAKE_LANES_MAX)
@@ -290,6 +293,9 @@ static int post_locked(struct rmem_lane_link *link, struct rmem_wr *chain, struc
 			fake.violations++;
 			return -EAGAIN;
 		}
+		if ((*bad)->op >= RMEM_WR_WRITE_NOTICE &&
+		    ++link->mail.posted - link->mail.granted > link->mail.depth)
+			fake.violations++;
 		link->waiting[(link->head + link->count++) % link->depth] = **bad;
 		link->in_flight++;
 		if (fake.mode == FAKE_AT_ONCE)
@@ -327,6 +333,50 @@ static void lane_close(struct rmem_lane_link *link)
 	free(link);
 }
 
+/* --- Notices ---------------------------------------------------------------------------------- */
+
+static uint32_t lane_notices(const struct rmem_lane_link *link)
+{
+	return link->mail.depth;
+}
+
+static void notices_start(struct rmem_lane_link *link, uint64_t id)
+{
+	pthread_mutex_lock(&fake.lock);
+	if (link->mail.is_started)
+		fake.violations++;
+	link->mail.is_started = true;
+	link->mail.id = id;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+static void notices_stop(struct rmem_lane_link *link)
+{
+	pthread_mutex_lock(&fake.lock);
+	if (!link->mail.is_started)
+		fake.violations++;
+	link->mail.is_started = false;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+static void notice_take(struct rmem_lane_link *link, struct rmem_notice *notice)
+{
+	pthread_mutex_lock(&fake.lock);
+	if (link->mail.taken == link->mail.far_sent)
+		fake.violations++;
+	*notice = link->mail.coming[link->mail.taken++ % FAKE_NOTICES_MAX];
+	pthread_mutex_unlock(&fake.lock);
+}
+
+static void notices_grant(struct rmem_lane_link *link, uint32_t count)
+{
+	pthread_mutex_lock(&fake.lock);
+	link->mail.far_granted += count;
+	if (count == 0 || link->mail.taken - link->mail.far_granted > link->mail.depth)
+		fake.violations++; /* more than were taken */
+	pthread_mutex_unlock(&fake.lock);
+}
+
 static const struct rmem_fabric fake_fabric = {
 	.scheme = "fake",
 	.port_open = port_open,
@@ -351,6 +401,11 @@ static const struct rmem_fabric fake_fabric = {
 	.lane_post = lane_post,
 	.lane_abort = lane_abort,
 	.lane_close = lane_close,
+	.lane_notices = lane_notices,
+	.notices_start = notices_start,
+	.notices_stop = notices_stop,
+	.notice_take = notice_take,
+	.notices_grant = notices_grant,
 };
 
 const struct rmem_fabric *rmem_fabric_find(const char *url)
