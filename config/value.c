@@ -277,8 +277,31 @@ static bool has_form(const char *text, const char *form)
 	return strncmp(text, form, literal) == 0 && text[literal] != '\0';
 }
 
+#define SOCKET_PATH_MAX 107u /* sun_path without its end */
+
+/* What is wrong with an address that has the right form; "": nothing. */
+static const char *url_trouble(const char *text)
+{
+	const char *port = strrchr(text, ':') + 1; /* the form has one */
+	char *end;
+	long number;
+
+	if (strncmp(text, "shm:", 4) == 0)
+		return strlen(text + 4) > SOCKET_PATH_MAX
+			       ? "whose path is longer than the 107 bytes of a socket's"
+			       : "";
+	if (strncmp(text, "verbs:", 6) != 0)
+		return "";
+	number = strtol(port, &end, 10);
+	if (!isdigit((unsigned char)*port) || *end != '\0' || number < 1 || number > 65535)
+		return "whose port is no number from 1 to 65535";
+	return "";
+}
+
 static int check_text(const struct conf_key *key, const char *text, struct rmem_error *error)
 {
+	const char *why;
+
 	if (strlen(text) >= TEXT_MAX_BYTES)
 		return refuse(key, text, "which is too long", error);
 	for (const char *c = text; *c != '\0'; c++) {
@@ -289,8 +312,10 @@ static int check_text(const struct conf_key *key, const char *text, struct rmem_
 		return 0;
 	for (size_t i = 0; key->words[i] != NULL; i++) {
 		if (key->type == CONF_PATH ? strcmp(text, key->words[i]) == 0
-					   : has_form(text, key->words[i]))
-			return 0;
+					   : has_form(text, key->words[i])) {
+			why = key->type == CONF_PATH ? "" : url_trouble(text);
+			return why[0] == '\0' ? 0 : refuse(key, text, why, error);
+		}
 	}
 	return refuse(key, text, "", error);
 }

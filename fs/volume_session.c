@@ -151,6 +151,11 @@ int volume_session_begin(struct volume *volume, const struct volume_options *opt
 				 "store %s holds something else than a volume of format %u: use "
 				 "the version of rmemfs that made it, or another folder",
 				 url, RECORD_FORMAT);
+	if (status == -ENOSPC)
+		return rmem_fail(error, ENOSPC,
+				 "store %s has no room for a volume: its disk needs at least 9 MiB "
+				 "that are free",
+				 url);
 	if (status != 0)
 		return rmem_fail(error, -status, "store %s: cannot begin a mount session: %s", url,
 				 strerror(-status));

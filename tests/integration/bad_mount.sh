@@ -79,6 +79,13 @@ config "$servers" "store = { url = \"lmdb:$WORK/strange\"; };"
 nothing 'strange' "$WORK/bad.cfg" "$MNT"
 same "$sum" "$(sha256sum <"$WORK/strange/data.mdb")" "a strange file in the store's place"
 same file "$(cat "$WORK/file")" "the file that was in the way"
+if [ "$(id -u)" = 0 ]; then
+    mkdir "$WORK/small"
+    mount -t tmpfs -o size=8m none "$WORK/small"
+    config "$servers" "store = { url = \"lmdb:$WORK/small\"; };"
+    refused '*' 'small has no room.* 9 MiB' "$RMEMFS" "$WORK/bad.cfg" "$MNT"
+    umount "$WORK/small"
+fi
 
 # The tools, on the same.
 refused '*' "no.cfg" "$RMEMCTL" -c "$WORK/no.cfg" status

@@ -12,6 +12,12 @@
 
 static const char *const words[] = {"busy", "event", NULL};
 static const char *const path_words[] = {"auto", NULL};
+/* One byte less than what does not fit. */
+#define TEN_BYTES "0123456789"
+#define LONG_SOCKET                                                                                \
+	"shm:/" TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES    \
+		TEN_BYTES TEN_BYTES "012345"
+
 static const char *const forms[] = {"shm:/PATH", "verbs://HOST:PORT", NULL};
 
 static const struct conf_key size_key = {.type = CONF_SIZE, .max = UINT64_MAX};
@@ -150,6 +156,13 @@ static const struct bad_row bad_rows[] = {
 	{&url_key, "shm:", "allowed: shm:/PATH"},
 	{&url_key, "verbs:/host", "allowed: shm:/PATH or verbs://HOST:PORT"},
 	{&url_key, "", "allowed: shm:/PATH"},
+	{&url_key, "verbs://host", "port is no number from 1 to 65535; allowed"},
+	{&url_key, "verbs://host:", "port is no number"},
+	{&url_key, "verbs://host:0", "port is no number"},
+	{&url_key, "verbs://host:65536", "port is no number"},
+	{&url_key, "verbs://host:7471x", "port is no number"},
+	{&url_key, "verbs://[fe80::1]", "port is no number"},
+	{&url_key, LONG_SOCKET "x", "longer than the 107 bytes of a socket's; allowed"},
 	{&url_key, "shm:/a\tb", "control characters"},
 	{&list_key, "shm:/a", "not a list"},
 };
@@ -178,6 +191,8 @@ START_TEST(paths_and_urls_are_kept_as_text)
 	ck_assert_str_eq(value.text, "auto");
 	ck_assert_int_eq(conf_value_parse(&url_key, "shm:/run/\xc3\xa4 b", &value, NULL), 0);
 	ck_assert_str_eq(value.text, "shm:/run/\xc3\xa4 b");
+	ck_assert_int_eq(conf_value_parse(&url_key, LONG_SOCKET, &value, NULL), 0);
+	ck_assert_int_eq(conf_value_parse(&url_key, "verbs://[::1]:65535", &value, NULL), 0);
 	ck_assert_int_eq(conf_value_parse(&url_key, "verbs://h:1", &value, NULL), 0);
 	ck_assert_str_eq(value.text, "verbs://h:1");
 	ck_assert_int_eq(conf_value_parse(&url_key, "bad", &value, NULL), -EINVAL);
