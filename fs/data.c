@@ -49,28 +49,27 @@ static uint64_t coarse_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-enum breaks { IN_FLIGHT, BEFORE_IT };
-
 /* When a request that finds its server gone may stop to try. */
-static uint64_t deadline_of(const struct data_request *request, enum breaks breaks)
+static uint64_t deadline_of(const struct data_request *request, enum data_break broke)
 {
 	const struct data_shared *shared = request->thread->shared;
 	uint64_t from_ns;
 
 	if (shared->options.wait_ms != 0)
 		return now_ns() + (uint64_t)shared->options.wait_ms * 1000000u;
-	from_ns = breaks == IN_FLIGHT ? request->started_ns : volume_detached_ns(shared->volume);
+	from_ns = broke == DATA_BROKE_IN_FLIGHT ? request->started_ns
+						: volume_detached_ns(shared->volume);
 	return from_ns + (uint64_t)shared->options.grace_ms * 1000000u;
 }
 
 /* A server is not there: fail, or try again until the deadline. */
-static void wait_for_server(struct data_request *request, enum breaks breaks)
+static void wait_for_server(struct data_request *request, enum data_break broke)
 {
 	struct data_thread *thread = request->thread;
 	uint64_t now = now_ns();
 
 	if (request->deadline_ns == 0)
-		request->deadline_ns = deadline_of(request, breaks);
+		request->deadline_ns = deadline_of(request, broke);
 	if (atomic_load_explicit(&request->interrupted, memory_order_relaxed)) {
 		finish(request, -EINTR);
 		return;
@@ -95,7 +94,7 @@ static void transferred(struct rmem_batch *batch, int status)
 		finish_locked(request, data_apply(request->thread->shared, request));
 	} else if (status == -ENOTCONN) {
 		pthread_mutex_unlock(&request->inode->lock);
-		wait_for_server(request, IN_FLIGHT);
+		wait_for_server(request, DATA_BROKE_IN_FLIGHT);
 	} else {
 		finish_locked(request, -EIO);
 	}
@@ -152,7 +151,7 @@ static void run_locked(struct data_request *request)
 	inode->through += result == 0 && request->kind == DATA_WRITE;
 	pthread_mutex_unlock(&inode->lock);
 	if (result == -ENOTCONN) {
-		wait_for_server(request, BEFORE_IT);
+		wait_for_server(request, DATA_BROKE_BEFORE);
 		return;
 	}
 	request->batch = (struct rmem_batch){

@@ -128,17 +128,20 @@ static int plan_page(struct data_flush *flush, struct dirty_page *page,
 	return 0;
 }
 
-static bool can_wait(struct data_flush *flush)
+static bool can_wait(struct data_flush *flush, enum data_break broke)
 {
+	const struct data_shared *shared = flush->thread->shared;
 	struct dirty_file *file = flush->inode->dirty_file;
-	const struct data_options *options = &flush->thread->shared->options;
-	unsigned wait_ms =
-		options->wait_ms > options->grace_ms ? options->wait_ms : options->grace_ms;
+	unsigned wait_ms = shared->options.wait_ms;
+	uint64_t grace_ns = (uint64_t)shared->options.grace_ms * 1000000u;
 
-	if (wait_ms == 0 || flush->thread->giving_up)
+	if (flush->thread->giving_up)
 		return false;
+	/* Counted from the loss, or the files of a server that is gone would wait in turn. */
+	if (wait_ms == 0 && broke == DATA_BROKE_BEFORE)
+		return now_ns() < volume_detached_ns(shared->volume) + grace_ns;
 	if (file->deadline_ns == 0)
-		file->deadline_ns = now_ns() + (uint64_t)wait_ms * 1000000u;
+		file->deadline_ns = now_ns() + (wait_ms == 0 ? grace_ns : wait_ms * 1000000ull);
 	return now_ns() < file->deadline_ns;
 }
 
@@ -160,7 +163,7 @@ static int plan_run(struct data_flush *flush, uint32_t from, uint32_t to)
 
 			if (plan_page(flush, page, &pieces[piece]) == 0)
 				continue;
-			if (can_wait(flush))
+			if (can_wait(flush, DATA_BROKE_BEFORE))
 				return -ENOTCONN;
 			fail_page(flush, page, FATE_UNREACHABLE);
 		}
@@ -342,7 +345,7 @@ static void flushed(struct rmem_batch *batch, int status)
 	pthread_mutex_lock(&flush->inode->lock);
 	if (RMEM_LIKELY(status == 0)) {
 		arrived(flush);
-	} else if (status == -ENOTCONN && can_wait(flush)) {
+	} else if (status == -ENOTCONN && can_wait(flush, DATA_BROKE_IN_FLIGHT)) {
 		give_back_all(flush);
 		end_locked(flush, true);
 		return;

@@ -43,6 +43,9 @@ struct data_thread {
 	bool ticking, running, draining, giving_up;
 };
 
+/* How a request found out that its server is gone. */
+enum data_break { DATA_BROKE_IN_FLIGHT, DATA_BROKE_BEFORE };
+
 /* From plan: the request must run alone; enter the gate again, exclusively. */
 #define DATA_NEED_EXCLUSIVE 1
 /* From plan: all is done, the bytes are in dirty pages. */
