@@ -2,7 +2,8 @@
 /* What the files of the verbs provider share; only they include this.
  *
  *	fabric_verbs.c		the data path: queues, posting, polling, and the provider's table
- *	fabric_verbs_port.c	devices: limits, registration, asynchronous events
+ *	fabric_verbs_port.c	devices: registration, asynchronous events
+ *	fabric_verbs_limits.c	what they can do
  *	fabric_verbs_address.c	from a name to an address, and to the device that leads there
  *	fabric_verbs_cm.c	queue pairs and the connection manager, for both sides
  *	fabric_verbs_control.c	a client's conversation with a server
@@ -123,6 +124,7 @@ struct rmem_port {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	char name[64];
+	bool has_limits;
 	struct rmem_port_limits limits;
 	uint8_t reads_max; /* in flight on one lane */
 	unsigned next_vector;
@@ -260,12 +262,17 @@ void verbs_lane_grant(struct rmem_lane_link *link, uint32_t count);
  */
 
 int verbs_port_open(const char *url, struct rmem_port **port, struct rmem_error *error);
+/* The same for control alone: nobody finds out the limits, which takes a while. */
+int verbs_port_open_bare(const char *url, struct rmem_port **port, struct rmem_error *error);
 void verbs_port_close(struct rmem_port *port);
 void verbs_port_limits(const struct rmem_port *port, struct rmem_port_limits *limits);
 int verbs_mr_register(struct rmem_port *port, void *address, size_t length, struct rmem_mr **mr,
 		      struct rmem_error *error);
 void verbs_mr_unregister(struct rmem_mr *mr);
 uint32_t verbs_mr_key(const struct rmem_mr *mr);
+
+/* Finds out the port's limits, if it has none yet. Under the lock of all ports. */
+int verbs_limits_get(struct rmem_port *port, struct rmem_error *error);
 
 /* Takes in the device's events and tells the connections that they concern. */
 void verbs_port_look(struct rmem_port *port);

@@ -283,7 +283,7 @@ static int resolve(struct verbs_dial *dial, struct verbs_leg *leg, struct rmem_e
 {
 	uint8_t traffic_class = (uint8_t)rmem_verbs_options()->traffic_class;
 	struct sockaddr_storage source;
-	int rc;
+	int rc, left_ms;
 
 	rc = verbs_source(dial->peer, dial->where, &source, error);
 	if (rc != 0)
@@ -301,7 +301,10 @@ static int resolve(struct verbs_dial *dial, struct verbs_leg *leg, struct rmem_e
 		return rmem_fail(error, EAGAIN, "%s: the route there has just moved from %s to %s",
 				 dial->where, dial->port->name, leg->id->verbs->device->name);
 	dial->try_ns = dial->deadline_ns;
-	if (rdma_resolve_route(leg->id, rmem_deadline_left_ms(dial->deadline_ns)) != 0)
+	left_ms = rmem_deadline_left_ms(dial->deadline_ns);
+	if (left_ms == 0) /* which the kernel takes for a mistake */
+		return no_answer(dial, error);
+	if (rdma_resolve_route(leg->id, left_ms) != 0)
 		return rmem_fail(error, errno, "%s: no RDMA route leads there: %s", dial->where,
 				 strerror(errno));
 	return expect(dial, leg, RDMA_CM_EVENT_ROUTE_RESOLVED, error);

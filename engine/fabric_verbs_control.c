@@ -344,7 +344,7 @@ int verbs_ask(const char *url, const struct rmem_control_message *question,
 	struct rmem_port *port;
 	int rc;
 
-	rc = verbs_port_open(url, &port, error);
+	rc = verbs_port_open_bare(url, &port, error);
 	if (rc != 0)
 		return rc;
 	rc = verbs_control_open(&control, port, url, deadline_ns, error);

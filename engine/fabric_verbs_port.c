@@ -4,8 +4,7 @@
  * A port is shared by all that reach their servers through its device, also by several engines of a
  * process. Its anchor, an id bound to the device and used for nothing else, keeps the device open.
  *
- * What the device can do is asked, and where the answer says little, tried: the depth of a send
- * queue depends on what a request may hold, and nobody tells how much that may be inline. */
+ * What it can do: fabric_verbs_limits.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,98 +21,6 @@
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rmem_port *ports;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-/* --- Limits ------------------------------------------------------------------------------------
- */
-
-static bool try_qp(struct ibv_pd *pd, struct ibv_cq *cq, const struct ibv_qp_cap *cap,
-		   uint32_t *inline_bytes)
-{
-	struct ibv_qp_init_attr attr = {
-		.send_cq = cq,
-		.recv_cq = cq,
-		.cap = *cap,
-		.qp_type = IBV_QPT_RC,
-	};
-	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
-
-	if (qp == NULL)
-		return false;
-	*inline_bytes = attr.cap.max_inline_data;
-	ibv_destroy_qp(qp);
-	return true;
-}
-
-/* Finds out how much can be inline, and then how deep a queue of such requests can be. */
-static int probe_queue(struct rmem_port *port, uint32_t depth, struct rmem_error *error)
-{
-	struct ibv_cq *cq = ibv_create_cq(port->context, 1, NULL, NULL, 0);
-	struct ibv_qp_cap cap = {
-		.max_send_wr = 16,
-		.max_recv_wr = 1,
-		.max_send_sge = port->limits.sge_max,
-		.max_recv_sge = 1,
-		.max_inline_data = rmem_verbs_options()->inline_bytes,
-	};
-	bool is_good = false;
-	uint32_t got;
-
-	if (cq == NULL)
-		return rmem_fail(error, errno, "%s: no completion queue: %s", port->name,
-				 strerror(errno));
-	while (!(is_good = try_qp(port->pd, cq, &cap, &got)) && cap.max_inline_data > 0)
-		cap.max_inline_data /= 2;
-	if (is_good) {
-		port->limits.inline_max_bytes = (uint32_t)rmem_min_u64(cap.max_inline_data, got);
-		cap.max_send_wr = depth;
-		while (!(is_good = try_qp(port->pd, cq, &cap, &got)) && cap.max_send_wr > 1)
-			cap.max_send_wr /= 2;
-		port->limits.depth_max = cap.max_send_wr;
-	}
-	ibv_destroy_cq(cq);
-	if (is_good)
-		return 0;
-	return rmem_fail(error, errno, "%s: no queue pair, not even a small one: %s", port->name,
-			 strerror(errno));
-}
-
-static void tell_limits(const struct rmem_port *port)
-{
-	const struct rmem_port_limits *limits = &port->limits;
-	unsigned wanted = rmem_verbs_options()->inline_bytes;
-
-	rmem_log_debug(
-		RMEM_LOG_FABRIC,
-		"%s: up to %u requests in a send queue, %u pieces and %u inline bytes in a "
-		"request, %u completions in a queue, %u reads in flight, messages of %" PRIu64
-		" bytes",
-		port->name, limits->depth_max, limits->sge_max, limits->inline_max_bytes,
-		limits->cq_depth_max, port->reads_max, limits->message_max_bytes);
-	if (limits->inline_max_bytes < wanted)
-		rmem_log_info(RMEM_LOG_FABRIC, "%s: verbs.inline is %u here instead of %u",
-			      port->name, limits->inline_max_bytes, wanted);
-}
-
-static int read_limits(struct rmem_port *port, struct rmem_error *error)
-{
-	struct ibv_device_attr device;
-	struct ibv_port_attr physical;
-	uint64_t depth;
-	int code = ibv_query_device(port->context, &device);
-
-	if (code == 0)
-		code = ibv_query_port(port->context, port->anchor->port_num, &physical);
-	if (code != 0)
-		return rmem_fail(error, code, "%s: the device does not say what it can do: %s",
-				 port->name, strerror(code));
-	port->limits.sge_max = (uint32_t)rmem_min_u64((uint64_t)device.max_sge, RMEM_SGE_MAX);
-	port->limits.cq_depth_max = (uint32_t)device.max_cqe;
-	port->limits.message_max_bytes = physical.max_msg_sz;
-	port->reads_max = (uint8_t)rmem_min_u64((uint64_t)device.max_qp_init_rd_atom, 128);
-	depth = rmem_min_u64((uint64_t)device.max_qp_wr, (uint64_t)device.max_cqe);
-	depth = rmem_min_u64(depth, VERBS_DEPTH_MAX);
-	return probe_queue(port, (uint32_t)depth, error);
-}
 
 void verbs_port_limits(const struct rmem_port *port, struct rmem_port_limits *limits)
 {
@@ -182,10 +89,7 @@ static int port_fill(struct rmem_port *port, struct rmem_error *error)
 	if (port->pd == NULL)
 		return rmem_fail(error, errno, "%s: no protection domain: %s", port->name,
 				 strerror(errno));
-	rc = read_limits(port, error);
-	if (rc == 0)
-		tell_limits(port);
-	return rc;
+	return 0;
 }
 
 static struct rmem_port *find_port(const struct ibv_context *context)
@@ -197,19 +101,25 @@ static struct rmem_port *find_port(const struct ibv_context *context)
 	return port;
 }
 
+enum port_use { PORT_WHOLE, PORT_BARE };
+
 /* Takes `made`, which is bound to its device, or one that is there for the device. */
-static int adopt(struct rmem_port *made, struct rmem_port **port, struct rmem_error *error)
+static int adopt(struct rmem_port *made, enum port_use use, struct rmem_port **port,
+		 struct rmem_error *error)
 {
 	struct rmem_port *old = find_port(made->context);
 	int rc;
 
 	if (old != NULL) {
-		old->users++;
 		port_destroy(made);
+		rc = use == PORT_WHOLE ? verbs_limits_get(old, error) : 0;
+		old->users += rc == 0;
 		*port = old;
-		return 0;
+		return rc;
 	}
 	rc = port_fill(made, error);
+	if (rc == 0 && use == PORT_WHOLE)
+		rc = verbs_limits_get(made, error);
 	if (rc != 0) {
 		port_destroy(made);
 		return rc;
@@ -228,7 +138,8 @@ static void make_fork_safe(void)
 	(void)ibv_fork_init();
 }
 
-int verbs_port_open(const char *url, struct rmem_port **port, struct rmem_error *error)
+static int open_port(const char *url, enum port_use use, struct rmem_port **port,
+		     struct rmem_error *error)
 {
 	struct rmem_verbs_address address;
 	struct sockaddr_storage peer;
@@ -252,9 +163,19 @@ int verbs_port_open(const char *url, struct rmem_port **port, struct rmem_error 
 		return rc;
 	}
 	pthread_mutex_lock(&ports_lock);
-	rc = adopt(made, port, error);
+	rc = adopt(made, use, port, error);
 	pthread_mutex_unlock(&ports_lock);
 	return rc;
+}
+
+int verbs_port_open(const char *url, struct rmem_port **port, struct rmem_error *error)
+{
+	return open_port(url, PORT_WHOLE, port, error);
+}
+
+int verbs_port_open_bare(const char *url, struct rmem_port **port, struct rmem_error *error)
+{
+	return open_port(url, PORT_BARE, port, error);
 }
 
 void verbs_port_close(struct rmem_port *port)
