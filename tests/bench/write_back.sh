@@ -7,7 +7,7 @@
 #
 # RMEM_BENCH_ROUNDS  rounds (5)             RMEM_BENCH_MS  length of one run (1500)
 # RMEM_BENCH_ROWS    a regular expression: only these rows
-# RMEM_BENCH_URLS    two URLs of servers that run already, instead of shm ones (for "back", "through")
+# RMEM_BENCH_MAX_KIB largest block (1024)    RMEM_TEST_VERBS  as for scenarios: over RDMA, in the guest
 # RMEM_BENCH_FILE    size of the file in MiB (128)
 # shellcheck source=tests/support/lib.sh
 source "$RMEM_LIB"
@@ -21,19 +21,13 @@ results=$WORK/results
 : >"$results"
 POOL_SIZE=$((file_mib + 64))MiB
 
-# mount_mode MODE URL
+# mount_mode MODE
 mount_mode() {
-    local mode=$1 url=$2
+    local mode=$1
     mkdir -p "$WORK/$mode"
-    if [ -z "$url" ]; then
-        server_start "$mode"
-        url=shm:$WORK/$mode.sock
-    fi
-    {
-        echo "servers = [ \"$url\" ];"
-        echo "store = { url = \"lmdb:$WORK/store-$mode\"; };"
-        echo "fs = { write = \"$mode\"; };"
-    } >"$CONF"
+    server_start "$mode"
+    STORE=$WORK/store-$mode CONFIG_MORE="$more fs = { write = \"$mode\"; };"
+    config_write "$mode"
     mount_start "$WORK/$mode"
     pids[$mode]=$MOUNT_PID
     MOUNT_PID=
@@ -72,9 +66,10 @@ measure() { # ROW OPTION...
 }
 
 declare -A pids
-read -ra urls <<<"${RMEM_BENCH_URLS:-}"
-mount_mode back "${urls[0]:-}"
-mount_mode through "${urls[1]:-}"
+more=
+! over_verbs || more='staging = { size = "16MiB"; };'
+mount_mode back
+mount_mode through
 for rw in write randwrite; do
     measure "4 KiB $rw, depth 1" --bs=4k --rw="$rw" --ioengine=psync --fsync=8192
     measure "4 KiB $rw, depth 32" --bs=4k --rw="$rw" --ioengine=libaio --iodepth=32 --fsync=8192

@@ -25,12 +25,15 @@ void rig_start_server(struct rig *rig, unsigned index, uint64_t pool_bytes)
 	struct rig_server *server = &rig->servers[index];
 	struct rmem_server_options options;
 	struct rmem_error error = {0};
-	char url[sizeof(server->url)];
+	char url[sizeof(server->url)], backing[160];
 
 	snprintf(url, sizeof(url), "shm:%s/s%u.sock", rig->folder, index);
 	memcpy(server->url, url, sizeof(url));
 	rmem_server_options_init(&options);
 	options.pool.size_bytes = pool_bytes;
+	snprintf(backing, sizeof(backing), "%s/pool%u", rig->folder, index);
+	if (rig->options.keeps_memory)
+		options.pool.backing = backing;
 	ck_assert_int_eq(rmem_server_create(&options, &server->server, &error), 0);
 	ck_assert_msg(rmem_server_listen(server->server, server->url, &error) == 0, "%s",
 		      error.text);
@@ -48,6 +51,37 @@ void rig_stop_server(struct rig *rig, unsigned index)
 	server->server = NULL;
 }
 
+/* On the engine's control thread. */
+static void server_changed(void *user, unsigned server, enum rmem_server_state state)
+{
+	struct rig *rig = user;
+	struct rmem_server_info info;
+	struct rmem_error error;
+
+	if (rmem_server_info(rig->engine, server, &info) != 0)
+		return;
+	if (state != RMEM_SERVER_UP)
+		volume_detach(rig->volume, server);
+	else if (volume_attach(rig->volume, server, &info, &error) != 0)
+		fprintf(stderr, "attach: %s\n", error.text);
+}
+
+void rig_wait_server(struct rig *rig, unsigned index, enum rmem_server_state state)
+{
+	struct rmem_server_info info;
+	bool noticed = false;
+
+	for (unsigned i = 0; i < 2000 && !noticed; i++) {
+		usleep(5000);
+		ck_assert_int_eq(rmem_server_info(rig->engine, rig->indexes[index], &info), 0);
+		noticed = info.state == state &&
+			  (!rig->options.follows ||
+			   volume_region(rig->volume, index + 1)->attached ==
+				   (state == RMEM_SERVER_UP));
+	}
+	ck_assert(noticed);
+}
+
 static void start_engine(struct rig *rig, const struct rig_options *options)
 {
 	struct rmem_engine_options engine;
@@ -60,6 +94,10 @@ static void start_engine(struct rig *rig, const struct rig_options *options)
 	engine.staging_bytes = 4 * CHANNEL_SLOT_BYTES;
 	engine.reconnect_min_ms = 10;
 	engine.reconnect_max_ms = 50;
+	if (options->follows) {
+		engine.server_event = server_changed;
+		engine.user = rig;
+	}
 	ck_assert_msg(rmem_engine_create(&engine, &rig->engine, &error) == 0, "%s", error.text);
 	for (unsigned i = 0; i < options->servers; i++) {
 		rig_start_server(rig, i, options->pool_bytes);
@@ -89,6 +127,7 @@ void rig_start(struct rig *rig, const struct rig_options *options)
 	for (unsigned module = 0; module < RMEM_LOG_MODULES; module++)
 		rmem_log_set_level((enum rmem_log_module)module, RMEM_LOG_ERROR);
 	memset(rig, 0, sizeof(*rig));
+	rig->options = *options;
 	rig->server_count = options->servers;
 	rig->reactor_count = options->reactors;
 	strcpy(rig->folder, "/tmp/rmem-rig-XXXXXX");

@@ -19,7 +19,20 @@ struct rig_server {
 	pthread_t thread;
 };
 
+struct rig_options {
+	unsigned servers, reactors;
+	uint64_t pool_bytes; /* of each server */
+	uint64_t stripe_bytes;
+	unsigned wait_ms;
+	bool keeps_memory; /* a server that is stopped and started again has its bytes */
+	bool follows;	   /* the volume is told when servers come and go, as by the mount */
+	/* With dirty_bytes: writes are back. */
+	uint64_t dirty_bytes, stage_bytes;
+	unsigned dirty_age_ms;
+};
+
 struct rig {
+	struct rig_options options;
 	char folder[128];
 	unsigned server_count, reactor_count;
 	struct rig_server servers[RIG_SERVERS_MAX];
@@ -30,23 +43,17 @@ struct rig {
 	struct data_thread *threads[RIG_REACTORS_MAX];
 };
 
-struct rig_options {
-	unsigned servers, reactors;
-	uint64_t pool_bytes; /* of each server */
-	uint64_t stripe_bytes;
-	unsigned wait_ms;
-	/* With dirty_bytes: writes are back. */
-	uint64_t dirty_bytes, stage_bytes;
-	unsigned dirty_age_ms;
-};
-
 /* Each aborts the test when something fails. */
 void rig_start(struct rig *rig, const struct rig_options *options);
 void rig_stop(struct rig *rig);
 
-/* Ends a server as if it had been killed, or starts it again on the same URL (with new memory). */
+/* Ends a server as if it had been killed, or starts it again on the same URL (with new memory,
+ * unless it keeps it). */
 void rig_stop_server(struct rig *rig, unsigned index);
 void rig_start_server(struct rig *rig, unsigned index, uint64_t pool_bytes);
+
+/* Waits until the engine, and with `follows` the volume, has noticed. */
+void rig_wait_server(struct rig *rig, unsigned index, enum rmem_server_state state);
 
 /* Runs one request to its end on reactor `reactor`, which the calling thread drives. */
 int rig_run(struct rig *rig, unsigned reactor, struct data_request *request);
