@@ -285,18 +285,23 @@ static void flushed(struct data_request *data, int status)
 		close_file(request, file);
 }
 
-/* Nobody will read what is dirty in a file without a name that nobody else has open. */
+/* Nobody will read what is dirty in a file without a name that nobody else has open; and who only
+ * read leaves the flush to those who write. */
 void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct channel_request *request = channel_current();
 	struct open_file *file = ops_open_file(fi);
 	struct inode *inode = file->inode;
-	bool discard;
+	bool last, discard;
 
 	(void)ino;
 	channel_keep(request, req);
 	pthread_mutex_lock(&inode->lock);
-	discard = inode->opens == 1 && inode->attr.nlink == 0 && dirty_any(inode->dirty_file);
+	last = inode->opens == 1;
+	discard = last && inode->attr.nlink == 0 && dirty_any(inode->dirty_file);
 	pthread_mutex_unlock(&inode->lock);
-	start_data(request, file, discard ? DATA_DISCARD : DATA_SYNC, flushed);
+	if (file->writable || last)
+		start_data(request, file, discard ? DATA_DISCARD : DATA_SYNC, flushed);
+	else
+		close_file(request, file);
 }

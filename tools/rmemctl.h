@@ -88,6 +88,9 @@ void volume_view_finish(struct volume_view *view);
  * -ENOENT, -ECONNREFUSED: there is none; -ETIMEDOUT: it does not answer. */
 int ask_mount(const struct conf *conf, char **document, struct rmem_error *error) RMEM_MUST_CHECK;
 
+/* The number that such a document gives for `key`. False: it says nothing of it. */
+bool mount_number(const char *document, const char *key, uint64_t *value);
+
 void show_status(const struct volume_view *view, const struct command_options *options);
 void show_df(const struct volume_view *view, const struct command_options *options);
 int command_check(const struct command_options *options);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -93,4 +94,18 @@ int ask_mount(const struct conf *conf, char **document, struct rmem_error *error
 				 address.sun_path);
 	return rmem_fail(error, -status, "has no control socket at %s: %s", address.sun_path,
 			 strerror(-status));
+}
+
+/* The document is ours, and no text in it has such quotes. */
+bool mount_number(const char *document, const char *key, uint64_t *value)
+{
+	char pattern[64];
+	const char *at;
+
+	snprintf(pattern, sizeof(pattern), "\"%s\": ", key);
+	at = strstr(document, pattern);
+	if (at == NULL)
+		return false;
+	*value = strtoull(at + strlen(pattern), NULL, 10);
+	return true;
 }

@@ -130,6 +130,22 @@ static void show_missing(const struct volume_view *view, FILE *out)
 	}
 }
 
+/* Of a mount whose writes are back. */
+static void show_writing(const char *live)
+{
+	uint64_t dirty, room, errors;
+	char used[16], all[16];
+
+	if (!mount_number(live, "dirty_bytes", &dirty) ||
+	    !mount_number(live, "dirty_bytes_max", &room) ||
+	    !mount_number(live, "flush_errors", &errors))
+		return;
+	printf("      writes back: %s of %s dirty", human(dirty, used), human(room, all));
+	if (errors > 0)
+		printf(", %" PRIu64 " flush%s failed", errors, errors == 1 ? "" : "es");
+	putchar('\n');
+}
+
 static void show_people(const struct volume_view *view, const struct conf *conf)
 {
 	char uuid[37], size[16], used[16], available[16], since[32];
@@ -159,6 +175,8 @@ static void show_people(const struct volume_view *view, const struct conf *conf)
 	else if (view->holder[0] != '\0')
 		printf("      %s\n", view->live != NULL ? "answers on its control socket"
 							: view->live_error.text);
+	if (view->live != NULL)
+		show_writing(view->live);
 }
 
 /* --- For programs ----------------------------------------------------------------------------- */

@@ -259,6 +259,38 @@ static void do_hold(char **args)
 	close(fd);
 }
 
+static void expect_told_once(int fd, const char *who)
+{
+	expect(fsync(fd) != 0 && errno == EIO, who);
+	expect(fsync(fd) == 0, "and not again");
+}
+
+/* lose FILE: writes, prints "dirty", and waits for its input to end. Meanwhile what was written
+ * gets lost: every open file is told, once. */
+static void do_lose(char **args)
+{
+	int fds[4], later;
+	char byte;
+
+	for (unsigned i = 0; i < 4; i++)
+		fds[i] = open_or_die(args[0], (i == 2 ? O_RDONLY : O_RDWR) | O_CREAT);
+	write_all(fds[0], "some bytes", 10, 0);
+	write_all(fds[1], "more", 4, 1 << 20);
+	puts("dirty");
+	fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		continue;
+	expect_told_once(fds[0], "who wrote is told");
+	expect_told_once(fds[1], "and another one");
+	expect_told_once(fds[2], "and who cannot write");
+	expect(close(fds[3]) != 0 && errno == EIO, "and close() tells as well");
+	later = open_or_die(args[0], O_RDWR);
+	expect(fsync(later) == 0, "who comes later is not told");
+	expect(close(later) == 0, "nor at its end");
+	for (unsigned i = 0; i < 3; i++)
+		expect(close(fds[i]) == 0, "nobody is told again");
+}
+
 /* grow-and-read FILE: a direct read finds the hole before an end that only the page cache knows */
 static void do_grow_and_read(char **args)
 {
@@ -331,6 +363,7 @@ static const struct command {
 	{"map-private", 1, do_map_private},
 	{"unlinked", 1, do_unlinked},
 	{"hold", 2, do_hold},
+	{"lose", 1, do_lose},
 	{"write", 3, do_write},
 	{"fsync", 1, do_fsync},
 	{"grow-and-read", 1, do_grow_and_read},

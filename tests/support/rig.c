@@ -74,10 +74,9 @@ void rig_wait_server(struct rig *rig, unsigned index, enum rmem_server_state sta
 	for (unsigned i = 0; i < 2000 && !noticed; i++) {
 		usleep(5000);
 		ck_assert_int_eq(rmem_server_info(rig->engine, rig->indexes[index], &info), 0);
-		noticed = info.state == state &&
-			  (!rig->options.follows ||
-			   volume_region(rig->volume, index + 1)->attached ==
-				   (state == RMEM_SERVER_UP));
+		noticed = info.state == state && (!rig->options.follows ||
+						  volume_region(rig->volume, index + 1)->attached ==
+							  (state == RMEM_SERVER_UP));
 	}
 	ck_assert(noticed);
 }

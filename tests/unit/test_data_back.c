@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing back: what is staged and when it is flushed, what becomes of it when servers are lost. That
- * the bytes are right whatever happens is in test_data.c. */
+/* Writing back: what is staged and when it is flushed, what becomes of it when servers are lost.
+ * That the bytes are right whatever happens is in test_data.c. */
 #include <errno.h>
 #include <linux/falloc.h>
 #include <stdio.h>
@@ -216,8 +216,8 @@ START_TEST(truncation_and_holes_discard)
 	inode = create_file(&rig, "file");
 	write_fill(&rig, request, inode, (struct range){0, 16 * PAGE}, 5);
 	request->mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-	ck_assert_int_eq(run(&rig, request, DATA_FALLOCATE, inode,
-			     (struct range){PAGE + 100, 4 * PAGE}), 0);
+	ck_assert_int_eq(
+		run(&rig, request, DATA_FALLOCATE, inode, (struct range){PAGE + 100, 4 * PAGE}), 0);
 	ck_assert_uint_eq(stats_of(&rig).dirty_bytes, 13 * PAGE);
 	ck_assert_int_eq(run(&rig, request, DATA_TRUNCATE, inode, (struct range){10 * PAGE - 9, 0}),
 			 0);
@@ -245,9 +245,11 @@ START_TEST(the_stored_size_waits_for_the_bytes)
 	ck_assert_uint_eq(stored_size(&rig, inode), 0);
 	sync_file(&rig, request, inode);
 	ck_assert_uint_eq(stored_size(&rig, inode), 1000);
-	write_fill(&rig, request, inode, (struct range){1000, 500}, 6); /* on a page that is there */
+	write_fill(&rig, request, inode, (struct range){1000, 500},
+		   6); /* on a page that is there */
 	write_fill(&rig, request, inode, (struct range){100, 50}, 7);
-	write_fill(&rig, request, inode, (struct range){8 * PAGE, 256u << 10}, 8); /* goes through */
+	write_fill(&rig, request, inode, (struct range){8 * PAGE, 256u << 10},
+		   8); /* goes through */
 	ck_assert_uint_eq(stored_size(&rig, inode), 1000);
 	ck_assert_int_eq(run(&rig, request, DATA_TRUNCATE, inode, (struct range){800, 0}), 0);
 	ck_assert_uint_eq(stored_size(&rig, inode), 800);
@@ -319,17 +321,20 @@ static void *write_and_check(void *argument)
 
 		if (i % 50 == 0) {
 			ck_assert_int_eq(run_on(worker->rig, worker->reactor, request, DATA_SYNC,
-						worker->inodes[file], range), 0);
+						worker->inodes[file], range),
+					 0);
 		} else if (i % 2 == 0 && is[file][record] > 0) {
 			ck_assert_int_eq(run_on(worker->rig, worker->reactor, request, DATA_READ,
-						worker->inodes[file], range), 0);
+						worker->inodes[file], range),
+					 0);
 			for (unsigned byte = 0; byte < 700; byte++)
 				ck_assert_uint_eq(request->buffer[byte], is[file][record]);
 		} else {
 			is[file][record] = (uint8_t)(1 + rand_r(&seed) % 255);
 			memset(request->buffer, is[file][record], 700);
 			ck_assert_int_eq(run_on(worker->rig, worker->reactor, request, DATA_WRITE,
-						worker->inodes[file], range), 0);
+						worker->inodes[file], range),
+					 0);
 		}
 	}
 	request_destroy(worker->rig, worker->reactor, request);
@@ -453,8 +458,8 @@ START_TEST(what_other_servers_hold_arrives)
 }
 END_TEST
 
-/* An append to a page that the server has: if its bytes were dropped, the file would end in what was
- * on that page before. */
+/* An append to a page that the server has: if its bytes were dropped, the file would end in what
+ * was on that page before. */
 START_TEST(an_append_that_cannot_be_flushed_shows_no_old_bytes)
 {
 	struct rig_options options = usual;
@@ -567,9 +572,8 @@ static void check_versions(struct rig *rig, struct data_request *request, struct
 	for (unsigned page = 0; page < SPAN; page++) {
 		uint32_t mark[2];
 
-		ck_assert_int_eq(run(rig, request, DATA_READ, inode,
-				     (struct range){page * PAGE, PAGE}),
-				 0);
+		ck_assert_int_eq(
+			run(rig, request, DATA_READ, inode, (struct range){page * PAGE, PAGE}), 0);
 		memcpy(mark, request->buffer, 8);
 		for (unsigned i = 0; i < PAGE / 8; i++)
 			ck_assert_mem_eq(request->buffer + 8 * (size_t)i, mark, 8);
