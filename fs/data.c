@@ -234,12 +234,17 @@ void data_start(struct data_thread *thread, struct data_request *request)
 
 static int create_pool(struct data_shared *shared, struct rmem_error *error)
 {
+	const struct data_options *options = &shared->options;
+	struct rmem_arena_options arena = {
+		.slot_count = (unsigned)(options->dirty_bytes / VOLUME_PAGE_BYTES),
+		.huge_pages = options->huge_pages,
+		.stream_threshold_bytes = options->stream_threshold_bytes,
+	};
 	int status;
 
-	if (shared->options.dirty_bytes == 0)
+	if (options->dirty_bytes == 0)
 		return 0;
-	status = dirty_pool_create(shared->engine, shared->options.dirty_bytes, &shared->pool,
-				   error);
+	status = dirty_pool_create(shared->engine, &arena, &shared->pool, error);
 	if (status == 0)
 		shared->pool_high = shared->pool->count / 2;
 	return status;

@@ -90,9 +90,11 @@ struct data_options {
 	unsigned grace_ms;
 	unsigned
 		wait_ms; /* for a lost server, before an operation fails with -EIO; 0: not at all */
-	uint64_t dirty_bytes;  /* memory for dirty pages; 0: all writes go through */
-	unsigned dirty_age_ms; /* dirty pages are flushed when they are so old */
-	uint64_t stage_bytes;  /* longer writes go through */
+	uint64_t dirty_bytes;		 /* memory for dirty pages; 0: all writes go through */
+	unsigned dirty_age_ms;		 /* dirty pages are flushed when they are so old */
+	uint64_t stage_bytes;		 /* longer writes go through */
+	enum rmem_huge_pages huge_pages; /* of the memory for dirty pages */
+	size_t stream_threshold_bytes;	 /* 0: the built-in default */
 };
 
 /* What all data threads of a mount share. */

@@ -80,10 +80,14 @@ static bool is_short(const struct data_thread *thread)
 	return dirty_pool_used(pool) >= thread->shared->pool_high || dirty_pool_is_short(pool);
 }
 
-static bool is_due(const struct data_thread *thread, const struct dirty_file *file)
+bool data_flush_is_due(const struct data_thread *thread, const struct inode *inode)
 {
-	uint32_t age_ms = dirty_now_ms() - file->oldest->since_ms;
+	const struct dirty_file *file = inode->dirty_file;
+	uint32_t age_ms;
 
+	if (!dirty_any(file))
+		return false;
+	age_ms = dirty_now_ms() - file->oldest->since_ms;
 	return thread->draining || is_short(thread) ||
 	       age_ms >= thread->shared->options.dirty_age_ms;
 }
@@ -125,7 +129,7 @@ static void look_at_files(struct data_thread *thread)
 			continue;
 		}
 		list_push(thread, inode);
-		if (file->flush == DIRTY_FLUSH_NONE && is_due(thread, file))
+		if (file->flush == DIRTY_FLUSH_NONE && data_flush_is_due(thread, inode))
 			data_flush_queue(thread, inode);
 		pthread_mutex_unlock(&inode->lock);
 		data_flush_run_queue(thread);

@@ -26,6 +26,9 @@ struct data_flush {
 void data_flush_queue(struct data_thread *thread, struct inode *inode);
 void data_flush_run_queue(struct data_thread *thread);
 
+/* inode->lock held: whether what is dirty of it should not wait any longer. */
+bool data_flush_is_due(const struct data_thread *thread, const struct inode *inode);
+
 /* Takes a free flush for an inode that was queued. */
 void data_flush_start(struct data_thread *thread, struct inode *inode);
 

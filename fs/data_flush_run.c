@@ -263,7 +263,8 @@ static void end_locked(struct data_flush *flush, bool later)
 		file->queue_next = thread->later;
 		thread->later = inode;
 		rmem_timeout_set(thread->reactor, &thread->later_timer, LATER_MS);
-	} else if (file->waiters != NULL) {
+	} else if (file->waiters != NULL ||
+		   (flush->lost == 0 && data_flush_is_due(thread, inode))) {
 		data_flush_queue(thread, inode);
 	}
 	flush->next = thread->free_flush;

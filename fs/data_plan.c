@@ -135,8 +135,8 @@ static int plan_read(struct data_shared *shared, struct data_request *request)
 		result = plan_read_clean(shared, request, at, dirty.offset);
 		if (result != 0)
 			return result;
-		memcpy(request->buffer + (dirty.offset - request->offset), dirty.bytes,
-		       dirty.length);
+		rmem_staging_copy_in(request->buffer + (dirty.offset - request->offset),
+				     dirty.bytes, dirty.length);
 		at = dirty.offset + dirty.length;
 	}
 	return plan_read_clean(shared, request, at, end);

@@ -16,6 +16,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/stream.h"
+#include "engine/stream_policy.h"
 #include "fs/data_plan.h"
 #include "fs/dirty.h"
 
@@ -134,10 +135,15 @@ static struct dirty_page *open_page(struct stage *stage, uint64_t number)
 	return fresh;
 }
 
-static void copy_in(const struct stage *stage, uint8_t *to, const uint8_t *from, size_t length)
+/* The policy is asked for the write as a whole: its pages lie here and there. */
+static void copy_out(const struct stage *stage, uint8_t *to, const uint8_t *from, size_t length)
 {
-	if (rmem_staging_should_stream(&stage->shared->pool->arena, stage->end - stage->begin) &&
-	    length == PAGE)
+	const struct rmem_arena *arena = &stage->shared->pool->arena;
+	size_t all = stage->end - stage->begin;
+
+	if (all >= arena->stream_threshold_bytes)
+		rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
+	if (length == PAGE && rmem_staging_should_stream(arena, rmem_round_down(all, PAGE)))
 		rmem_stream_copy(to, from, length);
 	else
 		memcpy(to, from, length);
@@ -165,9 +171,9 @@ static void fill_page(struct stage *stage, uint64_t number, const struct span *s
 		page->to = (uint16_t)rmem_max_u64(page->to, span->to);
 	}
 	if (span->data < span->data_end)
-		copy_in(stage, page->bytes + span->data,
-			stage->request->buffer + (base + span->data - stage->begin),
-			span->data_end - span->data);
+		copy_out(stage, page->bytes + span->data,
+			 stage->request->buffer + (base + span->data - stage->begin),
+			 span->data_end - span->data);
 	if (rmem_min_u64(stage->end, base + PAGE) > stage->size)
 		dirty_note_growth(stage->file, page, stage->size);
 }

@@ -23,19 +23,17 @@ static int init_pages(struct dirty_pool *pool, struct rmem_error *error)
 	return 0;
 }
 
-int dirty_pool_create(struct rmem_engine *engine, uint64_t bytes, struct dirty_pool **result,
-		      struct rmem_error *error)
+int dirty_pool_create(struct rmem_engine *engine, const struct rmem_arena_options *options,
+		      struct dirty_pool **result, struct rmem_error *error)
 {
-	struct rmem_arena_options arena = {
-		.slot_bytes = VOLUME_PAGE_BYTES,
-		.slot_count = (unsigned)(bytes / VOLUME_PAGE_BYTES),
-	};
+	struct rmem_arena_options arena = *options;
 	struct dirty_pool *pool = calloc(1, sizeof(*pool));
 	int status;
 
 	if (pool == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");
 	pthread_mutex_init(&pool->lock, NULL);
+	arena.slot_bytes = VOLUME_PAGE_BYTES;
 	pool->count = arena.slot_count;
 	status = rmem_arena_init(&pool->arena, &arena, error);
 	if (status == 0)

@@ -69,9 +69,9 @@ struct dirty_pool {
 	_Atomic(uint64_t) throttled; /* how often somebody had to wait */
 };
 
-/* `bytes` of memory, at least one page. Errors: -ENOMEM. */
-int dirty_pool_create(struct rmem_engine *engine, uint64_t bytes, struct dirty_pool **pool,
-		      struct rmem_error *error) RMEM_MUST_CHECK;
+/* options->slot_count pages, at least one; slot_bytes is set here. Errors: -ENOMEM. */
+int dirty_pool_create(struct rmem_engine *engine, const struct rmem_arena_options *options,
+		      struct dirty_pool **pool, struct rmem_error *error) RMEM_MUST_CHECK;
 void dirty_pool_destroy(struct dirty_pool *pool); /* NULL is fine */
 
 /* Takes wait->count pages (at most pool->count) into wait->got. False: in line, granted() will be

@@ -130,6 +130,17 @@ static unsigned default_reactors(void)
 	return processors < 1 ? 1 : processors > 4 ? 4 : (unsigned)processors;
 }
 
+static enum rmem_huge_pages huge_pages(const struct conf *conf)
+{
+	static const enum rmem_huge_pages policies[] = {
+		[CONF_HUGE_AUTO] = RMEM_HUGE_AUTO,
+		[CONF_HUGE_OFF] = RMEM_HUGE_OFF,
+		[CONF_HUGE_REQUIRE] = RMEM_HUGE_REQUIRE,
+	};
+
+	return policies[conf_enum(conf, "staging.huge_pages")];
+}
+
 void options_engine(const struct conf *conf, struct rmem_engine_options *engine)
 {
 	static const enum rmem_poll_mode poll_modes[] = {
@@ -137,12 +148,6 @@ void options_engine(const struct conf *conf, struct rmem_engine_options *engine)
 		[CONF_POLL_EVENT] = RMEM_POLL_EVENT,
 		[CONF_POLL_ADAPTIVE] = RMEM_POLL_ADAPTIVE,
 	};
-	static const enum rmem_huge_pages huge_pages[] = {
-		[CONF_HUGE_AUTO] = RMEM_HUGE_AUTO,
-		[CONF_HUGE_OFF] = RMEM_HUGE_OFF,
-		[CONF_HUGE_REQUIRE] = RMEM_HUGE_REQUIRE,
-	};
-
 	rmem_engine_options_init(engine);
 	engine->reactor_count = conf_count(conf, "fs.reactors");
 	if (engine->reactor_count == 0)
@@ -157,7 +162,7 @@ void options_engine(const struct conf *conf, struct rmem_engine_options *engine)
 	engine->staging_slot_bytes = CHANNEL_SLOT_BYTES;
 	engine->staging_bytes = conf_size_bytes(conf, "staging.size");
 	engine->stream_threshold_bytes = conf_size_bytes(conf, "staging.stream_threshold");
-	engine->huge_pages = huge_pages[conf_enum(conf, "staging.huge_pages")];
+	engine->huge_pages = huge_pages(conf);
 	engine->connect_timeout_ms = to_ms(conf_duration_us(conf, "engine.connect_timeout"));
 	engine->detect_ms = to_ms(conf_duration_us(conf, "engine.detect"));
 	engine->reconnect_min_ms = to_ms(conf_duration_us(conf, "engine.reconnect_min"));
@@ -189,6 +194,8 @@ void options_data(const struct conf *conf, struct data_options *data)
 		.dirty_bytes = back ? conf_size_bytes(conf, "fs.dirty_limit") : 0,
 		.dirty_age_ms = to_ms(conf_duration_us(conf, "fs.dirty_age")),
 		.stage_bytes = conf_size_bytes(conf, "fs.stage_max"),
+		.huge_pages = huge_pages(conf),
+		.stream_threshold_bytes = conf_size_bytes(conf, "staging.stream_threshold"),
 	};
 }
 

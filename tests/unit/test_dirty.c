@@ -281,6 +281,7 @@ static void count_grant(struct dirty_wait *wait)
 START_TEST(the_pool_serves_in_order_and_forgets_who_leaves)
 {
 	struct dirty_wait first = {.count = 3, .granted = count_grant}, waits[3];
+	struct rmem_arena_options arena = {.slot_count = 4};
 	struct rmem_engine_options options;
 	struct rmem_error error = {0};
 	struct rmem_engine *engine;
@@ -289,7 +290,7 @@ START_TEST(the_pool_serves_in_order_and_forgets_who_leaves)
 	rmem_engine_options_init(&options);
 	options.reactor_count = 1;
 	ck_assert_int_eq(rmem_engine_create(&options, &engine, &error), 0);
-	ck_assert_int_eq(dirty_pool_create(engine, 4 * PAGE, &pool, &error), 0);
+	ck_assert_int_eq(dirty_pool_create(engine, &arena, &pool, &error), 0);
 	ck_assert(dirty_pool_take(pool, &first));
 	ck_assert_uint_eq(dirty_pool_used(pool), 3);
 	for (unsigned i = 0; i < 3; i++) {
