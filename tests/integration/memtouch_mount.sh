@@ -6,26 +6,27 @@
 source "$RMEM_LIB"
 setup
 
-touch_mount=("$MEMTOUCH" --num_threads 4 --file "$MNT/touched" --verify --thread_mem)
 seconds=${MEMTOUCH_SECONDS:-3}
+mib=${MEMTOUCH_MIB:-8} # of each thread
+touch_mount=("$MEMTOUCH" --num_threads 4 --file "$MNT/touched" --verify --thread_mem)
 for more in "" "--random --nt_stores"; do
     # shellcheck disable=SC2086 # options
-    "${touch_mount[@]}" 8 --rw_ratio 50 --duration "${seconds}s" $more | tee "$WORK/out.log"
+    "${touch_mount[@]}" $mib --rw_ratio 50 --duration "${seconds}s" $more | tee "$WORK/out.log"
     grep -q 'ended by: duration' "$WORK/out.log" || fail "no regular end"
     grep -qE '^ +read +[1-9]' "$WORK/out.log" || fail "nothing was read"
-    same 33554432 "$(stat -c %s "$MNT/touched")" "the size of the file"
+    same $((4 * mib << 20)) "$(stat -c %s "$MNT/touched")" "the size of the file"
 done
 # The pattern came to the servers: it is there after a remount.
 sum=$(sha256sum <"$MNT/touched")
 remount
 same "$sum" "$(sha256sum <"$MNT/touched")" "the file after a remount"
 refused 1 'no .* MiB for .*: No space left' "${touch_mount[@]}" 4096
-same 33554432 "$(stat -c %s "$MNT/touched")" "the size after a refusal"
+same $((4 * mib << 20)) "$(stat -c %s "$MNT/touched")" "the size after a refusal"
 
 # under OPTION...: in the background, until it has begun to count.
 under() {
     : >"$WORK/out.log"
-    "${touch_mount[@]}" 8 "$@" >"$WORK/out.log" 2>&1 &
+    "${touch_mount[@]}" $mib "$@" >"$WORK/out.log" 2>&1 &
     pid=$!
     wait_for 30 "the warm-up" grep -q read_mibps "$WORK/out.log"
 }
@@ -38,8 +39,8 @@ fails() {
     grep -q 'ended by: error' "$WORK/out.log" || fail "no summary: $(cat "$WORK/out.log")"
 }
 under --rw_ratio 0
-printf x | dd of="$MNT/touched" bs=1 seek=$((9 * 1048576 + 5)) conv=notrunc status=none
-fails 'mismatch in .*touched at byte 9437184: thread 1, page 256, pass 1: 1 of 512 words' "a planted byte"
+printf x | dd of="$MNT/touched" bs=1 seek=$(((mib << 20) + 4096 + 5)) conv=notrunc status=none
+fails "mismatch in .*touched at byte $(((mib << 20) + 4096)): thread 1, page 1, pass 1: 1 of 512 words" "a planted byte"
 under
 truncate -s 1M "$MNT/touched"
 fails 'touched can.t be accessed at byte [0-9]+: it was truncated to 1048576 bytes' "a truncation"

@@ -8,6 +8,7 @@ set -u
 
 export RMEMFS="$RMEM_BUILD/fs/rmemfs" RMEMD="$RMEM_BUILD/tools/rmemd"
 export RMEMCTL="$RMEM_BUILD/tools/rmemctl" RMEM_HELPERS="$RMEM_BUILD/tests/support"
+export MEMTOUCH="$RMEM_BUILD/tools/memtouch" MEMTOUCH_MIB=2 MEMTOUCH_SECONDS=3
 export RMEM_TEST_SECONDS=400 # emulation is slow
 if [ "$1" = --verbs ]; then
     export RMEM_TEST_VERBS="$B" RMEM_TEST_CLIENT="$A"
