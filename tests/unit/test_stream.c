@@ -125,7 +125,9 @@ START_TEST(whole_pages_are_filled_and_copied)
 		check_fill(RMEM_PAGE_BYTES, length, 0);
 		check_fill(RMEM_PAGE_BYTES, length, 0xff);
 		check_copy(RMEM_PAGE_BYTES, RMEM_PAGE_BYTES, length);
-		for (size_t offset = 0; offset < ALIGNMENTS; offset++) {
+		/* At each alignment for one page, and for several where there is time. */
+		for (size_t offset = 0; offset < ALIGNMENTS && (pages == 1 || stride == 1);
+		     offset++) {
 			check_fill(RMEM_PAGE_BYTES + offset, length, 0x80);
 			check_fill(RMEM_PAGE_BYTES + offset, length - offset, 0x7f);
 			check_copy(RMEM_PAGE_BYTES + offset, ALIGNMENTS - 1 - offset, length);
