@@ -48,7 +48,7 @@ int shm_memory_map(int fd, size_t bytes, void **map, struct rmem_error *error)
 	struct stat found;
 
 	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &found) != 0 ||
-	    found.st_size < (off_t)bytes || found.st_blksize > RMEM_PAGE_BYTES)
+	    found.st_size < (off_t)bytes || found.st_blksize > (blksize_t)RMEM_PAGE_BYTES)
 		return rmem_fail(error, EPROTO, "what should be memory for notices is not");
 	return map_fd(fd, bytes, map, error);
 }
