@@ -20,6 +20,7 @@ CONF=$WORK/rmemfs.cfg
 STORE=$WORK/store
 SRC=$WORK/src
 POOL_SIZE=${POOL_SIZE:-256MiB}
+REFUSE_SECONDS=${REFUSE_SECONDS:-15}
 MOUNT_PID=
 read -ra MOUNT_OPTIONS <<<"${RMEM_MOUNT_OPTIONS:-}" # of every mount, see meson.build
 declare -A SERVER_PID=() SERVER_LOG=() # the process, and where in the log it begins
@@ -93,12 +94,12 @@ same() {
     [ "$1" = "$2" ] || fail "$3: expected '$1', found '$2'"
 }
 
-# refused STATUS PATTERN COMMAND...: COMMAND must fail within 15 s, with an exit status that STATUS
+# refused STATUS PATTERN COMMAND...: COMMAND must fail within $REFUSE_SECONDS, with an exit status that STATUS
 # (a pattern of case) matches, and say something that PATTERN (grep -Ei) matches.
 refused() {
     local wanted=$1 pattern=$2 status=0 output
     shift 2
-    output=$(timeout -k 2 15 "$@" 2>&1) || status=$?
+    output=$(timeout -k 2 "$REFUSE_SECONDS" "$@" 2>&1) || status=$?
     # shellcheck disable=SC2254
     case $status in
     0) fail "should have failed: $* (it said: $output)" ;;
