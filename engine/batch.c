@@ -206,7 +206,7 @@ static inline uint32_t alike_max(const struct rmem_plan_target *target,
 	/* What was cut or merged is not alike, and a merge may have met with other memory. */
 	if (left < 2 || last + 1 != &batch->segments[batch->engine.segment] ||
 	    last->length != wr->sge[0].length || wr->sge[0].key != target->memory.key ||
-	    budget->bytes >= budget->bytes_max)
+	    budget->bytes >= budget->bytes_max || route_of(last + 1) != route_of(last))
 		return 0;
 	if (count > left - 1)
 		count = left - 1;
