@@ -213,14 +213,31 @@ static bool is_scattered(const struct inode *inode, uint64_t page)
 	return chunk != NULL && chunk->extents.count >= CLUSTER_EXTENTS;
 }
 
-static int allocate_growing(struct volume *volume, struct inode *inode, uint64_t from, uint64_t to)
+static uint64_t size_in_pages(const struct inode *inode)
 {
-	uint64_t size_pages =
-		rmem_round_up(inode->attr.size, VOLUME_PAGE_BYTES) / VOLUME_PAGE_BYTES;
+	return rmem_round_up(inode->attr.size, VOLUME_PAGE_BYTES) / VOLUME_PAGE_BYTES;
+}
+
+/* Whether an operation that begins at page `begin` leaves a hole behind it. What is taken ahead of
+ * a file that grows in leaps lies between its pages in the end, where no trimming finds it: 4 KiB
+ * of data a MiB would take all of the MiB. When several operations are under way, the one that
+ * fills the gap may just be late. */
+static bool leaps(const struct inode *inode, uint64_t begin)
+{
+	return begin > size_in_pages(inode) && inode->gate.shared <= 1;
+}
+
+/* Pages [from, to), of an operation that begins at page `begin`. */
+static int allocate_growing(struct volume *volume, struct inode *inode, uint64_t begin,
+			    uint64_t from, uint64_t to)
+{
+	uint64_t size_pages = size_in_pages(inode);
 	uint64_t more_from = from, more_to = to;
 	int result;
 
-	if (to >= size_pages) {
+	if (to >= size_pages && leaps(inode, begin)) {
+		more_to = to;
+	} else if (to >= size_pages) {
 		more_to = ahead(volume, inode, to);
 	} else if (is_scattered(inode, from)) {
 		more_from = rmem_round_down(from, CLUSTER_PAGES);
@@ -231,7 +248,7 @@ static int allocate_growing(struct volume *volume, struct inode *inode, uint64_t
 	result = allocate_range(volume, inode, more_from, more_to);
 	if (result == -ENOSPC)
 		return allocate_range(volume, inode, from, to);
-	if (result == 0 && to >= size_pages)
+	if (result == 0 && more_to > to && to >= size_pages)
 		inode->map->ahead = true;
 	return result;
 }
@@ -311,7 +328,7 @@ int extent_allocate(struct volume *volume, struct inode *inode, uint64_t offset,
 	result = find_hole(volume, inode, from, to, &hole);
 	if (RMEM_LIKELY(result != 0 || hole == to))
 		return result;
-	result = allocate_growing(volume, inode, hole, to);
+	result = allocate_growing(volume, inode, from, hole, to);
 	/* What was taken ahead may have been pages of the range itself. */
 	if (result == -ENOSPC && give_up_ahead(volume, inode) == 0)
 		result = allocate_range(volume, inode, from, to);

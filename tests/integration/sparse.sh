@@ -30,6 +30,15 @@ truncate -s 4096 huge
 same 0 "$(pages huge)" "pages of the huge file when it is cut"
 same 4096 "$(tr -dc '\0' <huge | wc -c)" "zeros of the cut file"
 
+# A file that grows in leaps takes what is written, also while it is open.
+exec 5>leaps
+for i in {0..99}; do
+    dd if=/dev/zero of=/dev/fd/5 bs=4k count=1 seek=$((i * 256)) conv=notrunc status=none
+done
+same 100 "$(pages leaps)" "pages of a file with 4 KiB in each MiB"
+exec 5>&-
+rm leaps
+
 # fallocate.
 fallocate -l 1MiB reserved
 same "1048576 256" "$(stat -c %s reserved) $(pages reserved)" "a reserved file"

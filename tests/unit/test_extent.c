@@ -220,6 +220,26 @@ START_TEST(growing_file_is_given_more_and_trimmed_later)
 }
 END_TEST
 
+START_TEST(file_that_grows_in_leaps_takes_the_pages_it_needs)
+{
+	small_volume_attach(&small, 1, 1 << 20);
+	write_range(0, MIB);
+	for (uint64_t at = 2 * MIB; at <= 1000 * MIB; at += MIB)
+		write_range(at, PAGE);
+	ck_assert_uint_eq(inode.attr.pages, 256 + 999);
+	ck_assert(!extent_wants_trim(&inode));
+	/* From there on it grows as others do. */
+	write_range(inode.attr.size, PAGE);
+	ck_assert_uint_gt(inode.attr.pages, 256 + 1000);
+	/* One of several writes may be early. */
+	inode.gate.shared = 2;
+	write_range(inode.attr.size + 1000 * MIB, PAGE);
+	ck_assert_uint_gt(whole(inode.attr.size, PAGE).length, 0);
+	ck_assert_int_eq(whole(inode.attr.size, PAGE).kind, EXTENT_UNWRITTEN);
+	inode.gate.shared = 1;
+}
+END_TEST
+
 START_TEST(file_that_was_not_trimmed_is_known_after_a_crash)
 {
 	small_volume_attach(&small, 1, 1 << 16);
@@ -636,6 +656,7 @@ int main(void)
 	tcase_add_test(tc, range_without_holes_costs_no_transaction);
 	tcase_add_test(tc, written_state_reaches_the_store_with_flush);
 	tcase_add_test(tc, growing_file_is_given_more_and_trimmed_later);
+	tcase_add_test(tc, file_that_grows_in_leaps_takes_the_pages_it_needs);
 	tcase_add_test(tc, file_that_was_not_trimmed_is_known_after_a_crash);
 	tcase_add_test(tc, trim_keeps_what_fallocate_reserved);
 	tcase_add_test(tc, exact_allocation_fills_the_holes_only);
