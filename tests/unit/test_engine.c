@@ -221,6 +221,45 @@ START_TEST(a_server_that_is_not_up_fails_the_batch_from_the_next_turn)
 }
 END_TEST
 
+/* More completions than the reactor takes at a time, and no batch that ends before the last: what
+ * is left in the queue when it falls asleep would be announced by nobody. */
+START_TEST(many_completions_of_one_batch_do_not_let_the_reactor_oversleep)
+{
+	static struct rmem_segment segments[200];
+	struct outcome outcome = {0};
+	struct rmem_batch batch = {
+		.op = RMEM_WRITE,
+		.segments = segments,
+		.segment_count = 200,
+		.done = note,
+		.user = &outcome,
+	};
+	struct rmem_engine_options options;
+	char *slot;
+
+	rmem_engine_options_init(&options);
+	options.poll = RMEM_POLL_EVENT;
+	options.post_batch = 1;
+	options.staging_bytes = 1 << 20;
+	ck_assert_int_eq(rmem_engine_create(&options, &engine, &error), 0);
+	ck_assert_int_eq(rmem_server_add(engine, url, &server, &error), 0);
+	reactor = rmem_engine_reactor(engine, 0);
+	wait_up();
+	slot = rmem_staging_get(reactor);
+	for (unsigned i = 0; i < 200; i++)
+		segments[i] = (struct rmem_segment){.server = (uint16_t)server,
+						    .local = slot,
+						    .remote = i * 8192,
+						    .length = 512};
+	for (unsigned i = 0; i < 5; i++) {
+		rmem_submit(reactor, &batch);
+		rmem_reactor_run(reactor, 5000);
+		ck_assert_uint_eq(outcome.calls, i + 1);
+		ck_assert_int_eq(outcome.status, 0);
+	}
+}
+END_TEST
+
 START_TEST(a_server_that_was_lost_comes_back)
 {
 	struct rmem_server_info before, after;
@@ -303,6 +342,7 @@ int main(void)
 	tcase_add_test(tcase, what_lies_outside_the_region_is_refused);
 	tcase_add_test(tcase, memory_that_is_not_registered_is_refused_until_it_is);
 	tcase_add_test(tcase, a_server_that_is_not_up_fails_the_batch_from_the_next_turn);
+	tcase_add_test(tcase, many_completions_of_one_batch_do_not_let_the_reactor_oversleep);
 	tcase_add_test(tcase, a_server_that_was_lost_comes_back);
 	tcase_add_test(tcase, malformed_addresses_are_refused);
 	tcase_add_test(tcase, options_out_of_range_are_refused_and_named);
