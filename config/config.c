@@ -10,6 +10,7 @@
 #include "config/setting.h"
 #include "engine/base/checked.h"
 #include "engine/base/log.h"
+#include "engine/base/timer.h"
 
 /* A mistake in the program, not in what a user wrote. */
 static void require(bool condition, const char *key, const char *what)
@@ -325,4 +326,9 @@ void conf_apply_log(const struct conf *conf)
 	}
 	if (conf_enum(conf, "log.sink") == CONF_LOG_SYSLOG)
 		rmem_log_to_syslog();
+}
+
+void conf_apply_telemetry(const struct conf *conf)
+{
+	rmem_timer_set(RMEM_LOG_ENGINE, conf_bool(conf, "engine.telemetry"));
 }

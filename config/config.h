@@ -65,3 +65,5 @@ const char *conf_origin(const struct conf *conf, const char *key);
 
 /* Sets levels and sink of engine/base/log.h from log.*. Call it before other threads log. */
 void conf_apply_log(const struct conf *conf);
+/* Switches measuring on or off as engine.telemetry says. */
+void conf_apply_telemetry(const struct conf *conf);

@@ -273,6 +273,15 @@ const struct conf_key conf_schema[] = {
 		.help = "Work requests that may be in flight on one lane. More than that waits.",
 	},
 	{
+		.name = "engine.telemetry",
+		.type = CONF_BOOL,
+		.programs = CLIENT,
+		.initial = "false",
+		.help = "Measure how long transfers take, one in 16 of them: `rmemctl status "
+			"--json` "
+			"shows it. `rmemctl set` switches it while a mount runs.",
+	},
+	{
 		.name = "engine.detect",
 		.type = CONF_DURATION,
 		.programs = CLIENT,

@@ -16,10 +16,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/base/deadline.h"
 #include "engine/base/log.h"
 #include "engine/stats.h"
+#include "fs/control_set.h"
 
-#define SEND_TIMEOUT_S 1 /* a reader that does not read is left */
+#define SEND_TIMEOUT_S 1   /* a reader that does not read is left */
+#define LISTEN_MS      200 /* for a request: who wants to read only need not say so */
 
 struct control {
 	struct control_options options;
@@ -76,6 +79,23 @@ static void print_servers(FILE *out, struct rmem_engine *engine)
 	}
 }
 
+static void print_latency(FILE *out, const struct rmem_reactor *reactor)
+{
+	static const char *const names[] = {[RMEM_READ] = "read", [RMEM_WRITE] = "write"};
+
+	for (unsigned op = 0; op < RMEM_COUNT_OF(names); op++) {
+		const struct rmem_histogram *latency =
+			rmem_reactor_latency(reactor, (enum rmem_op)op);
+
+		fprintf(out,
+			", \"%s_sampled\": %" PRIu64 ", \"%s_p50_ns\": %" PRIu64
+			", \"%s_p99_ns\": %" PRIu64,
+			names[op], (uint64_t)atomic_load(&latency->count), names[op],
+			rmem_histogram_quantile(latency, 0.5), names[op],
+			rmem_histogram_quantile(latency, 0.99));
+	}
+}
+
 static void print_reactors(FILE *out, struct rmem_engine *engine)
 {
 	for (unsigned i = 0; i < rmem_engine_reactor_count(engine); i++) {
@@ -86,6 +106,7 @@ static void print_reactors(FILE *out, struct rmem_engine *engine)
 		for (unsigned stat = 0; stat < RMEM_STAT_COUNT; stat++)
 			fprintf(out, "%s\"%s\": %" PRIu64, stat == 0 ? "" : ", ",
 				rmem_stats_name(stat), snapshot.values[stat]);
+		print_latency(out, rmem_engine_reactor(engine, i));
 		fputc('}', out);
 	}
 }
@@ -127,16 +148,57 @@ static void print_document(const struct control *control, FILE *out)
 	fprintf(out, "\n  ]\n}\n");
 }
 
+/* The line that the other side says, without its end; "" when it says nothing in time. */
+static void listen_for_line(int fd, char line[CONTROL_LINE_BYTES])
+{
+	uint64_t deadline_ns = rmem_deadline_in_ms(LISTEN_MS);
+	size_t used = 0;
+
+	while (used < CONTROL_LINE_BYTES - 1 && memchr(line, '\n', used) == NULL) {
+		struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+		int left_ms = rmem_deadline_left_ms(deadline_ns);
+		ssize_t length;
+
+		if (left_ms == 0 || poll(&poll_fd, 1, left_ms) < 0)
+			break;
+		length = recv(fd, line + used, CONTROL_LINE_BYTES - 1 - used, MSG_DONTWAIT);
+		if (length <= 0)
+			break;
+		used += (size_t)length;
+	}
+	line[used] = '\0';
+	line[strcspn(line, "\r\n")] = '\0';
+}
+
+static void print_answer(const struct control *control, const char *line, FILE *out)
+{
+	struct rmem_error error = {0};
+
+	if (line[0] == '\0') {
+		print_document(control, out);
+	} else if (strncmp(line, "set ", 4) != 0) {
+		fputs("not a request: there is \"set KEY=VALUE\"\n", out);
+	} else if (control_set(line + 4, &error) != 0) {
+		fprintf(out, "%s\n", error.text);
+	} else {
+		rmem_log_info(RMEM_LOG_FS, "set %s", line + 4);
+		fputs("ok\n", out);
+	}
+}
+
 static void answer(const struct control *control, int fd)
 {
 	struct timeval timeout = {.tv_sec = SEND_TIMEOUT_S};
+	char line[CONTROL_LINE_BYTES];
 	char *text = NULL;
 	size_t size = 0, sent = 0;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out;
 
+	listen_for_line(fd, line);
+	out = open_memstream(&text, &size);
 	if (out == NULL)
 		return;
-	print_document(control, out);
+	print_answer(control, line, out);
 	if (fclose(out) == 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0) {
 		while (sent < size) {

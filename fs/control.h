@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mount's control socket: what goes on inside, readable from outside the mount, by a thread of
- * its own that needs neither the reactors nor the store. Whoever connects gets one JSON document
- * and the end of the stream. Reading it is for the owner of the mount and root (mode 0600). */
+ * its own that needs neither the reactors nor the store. Whoever connects and says nothing, for a
+ * moment or for good, gets one JSON document and the end of the stream. A line "set KEY=VALUE"
+ * changes a setting while the mount runs, see control_set.h, and gets "ok" or why not. All of it is
+ * for the owner of the mount and root (mode 0600). */
 #pragma once
 
 #include <stddef.h>
@@ -11,6 +13,8 @@
 #include "fs/volume.h"
 
 struct control;
+
+#define CONTROL_LINE_BYTES 256 /* of a request, at most */
 
 struct control_options {
 	const char *path; /* of the socket; "auto": control_default_path() */

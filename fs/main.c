@@ -314,5 +314,6 @@ int main(int argc, char **argv)
 	if (result != 0)
 		return result > 0 ? 0 : 1;
 	conf_apply_log(process.options.conf);
+	conf_apply_telemetry(process.options.conf);
 	return run(&process);
 }

@@ -4,11 +4,13 @@
 #include "tools/rmemctl.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/options.h"
 #include "config/verbs_options.h"
 #include "engine/base/log.h"
+#include "fs/control.h"
 
 enum { OPTION_JSON = CONF_OPTION_FREE, OPTION_REPAIR, OPTION_VERSION };
 
@@ -19,6 +21,9 @@ static const char usage[] =
 	"  df       size, used and free space\n"
 	"  check    verify every invariant of the store; exits with 0 when it is clean, 1 when\n"
 	"           something was found (repaired or not), 2 when it could not be checked\n"
+	"  set KEY=VALUE\n"
+	"           change a setting of the mount while it runs: engine.telemetry, log.level or\n"
+	"           log.MODULE\n"
 	"\n" CONF_OPTIONS_HELP "      --json            output for programs\n"
 	"      --repair          with check: mend what can be; nobody may have it mounted\n"
 	"  -h, --help            this text\n"
@@ -52,18 +57,43 @@ static int command_view(const struct command_options *options, enum view_ask ask
 	return RMEMCTL_OK;
 }
 
+static int command_set(const struct command_options *options)
+{
+	struct rmem_error error = {0};
+	char request[CONTROL_LINE_BYTES];
+	char *answer = NULL;
+	int length = snprintf(request, sizeof(request), "set %s\n", options->argument), status;
+
+	if (length < 0 || (size_t)length >= sizeof(request)) {
+		fprintf(stderr, "rmemctl: %s: too long\n", options->argument);
+		return RMEMCTL_FAILED;
+	}
+	if (ask_mount(options->conf, request, &answer, &error) != 0) {
+		fprintf(stderr, "rmemctl: the mount %s\n", error.text);
+		return RMEMCTL_FAILED;
+	}
+	status = strcmp(answer, "ok\n") == 0 ? RMEMCTL_OK : RMEMCTL_FAILED;
+	if (status != RMEMCTL_OK)
+		fprintf(stderr, "rmemctl: %s", answer);
+	free(answer);
+	return status;
+}
+
 static int run(const char *command, const struct command_options *options)
 {
 	if (strcmp(command, "status") == 0)
 		return command_view(options, VIEW_ASK_ALL, show_status);
 	if (strcmp(command, "df") == 0)
 		return command_view(options, VIEW_ASK_SERVERS, show_df);
+	if (strcmp(command, "set") == 0)
+		return command_set(options);
 	return command_check(options);
 }
 
 static bool is_command(const char *text)
 {
-	return strcmp(text, "status") == 0 || strcmp(text, "df") == 0 || strcmp(text, "check") == 0;
+	return strcmp(text, "status") == 0 || strcmp(text, "df") == 0 ||
+	       strcmp(text, "check") == 0 || strcmp(text, "set") == 0;
 }
 
 struct arguments {
@@ -110,6 +140,13 @@ static int take_command(struct arguments *arguments, int argc, char **argv)
 		fprintf(stderr, "rmemctl: %s: not a command; try rmemctl --help\n",
 			arguments->name);
 		return RMEMCTL_FAILED;
+	}
+	if (strcmp(arguments->name, "set") == 0) {
+		if (optind + 1 == argc) {
+			fputs("rmemctl: set what? For instance: set log.engine=debug\n", stderr);
+			return RMEMCTL_FAILED;
+		}
+		arguments->command.argument = argv[++optind];
 	}
 	if (optind + 1 < argc) {
 		fprintf(stderr, "rmemctl: %s: one command at a time\n", argv[optind + 1]);

@@ -22,6 +22,7 @@ enum {
 
 struct command_options {
 	const struct conf *conf;
+	const char *argument; /* of the command; NULL: none */
 	bool json;
 	bool repair;
 };
@@ -38,7 +39,7 @@ struct server_view {
 	uint64_t pages, pages_used;
 	enum server_health health;
 	bool configured;
-	size_t place; /* among all, when they are shown */
+	size_t place;		   /* among all, when they are shown */
 	struct rmem_status status; /* unless it is down */
 	struct rmem_error error;   /* why it is down */
 };
@@ -84,9 +85,11 @@ int volume_view_init(struct volume_view *view, const struct conf *conf, enum vie
 		     struct rmem_error *error) RMEM_MUST_CHECK;
 void volume_view_finish(struct volume_view *view);
 
-/* What the mount of this configuration says on its control socket, for the caller to free.
- * -ENOENT, -ECONNREFUSED: there is none; -ETIMEDOUT: it does not answer. */
-int ask_mount(const struct conf *conf, char **document, struct rmem_error *error) RMEM_MUST_CHECK;
+/* What the mount of this configuration says on its control socket to `request`, a line, or to none
+ * (NULL), for the caller to free. -ENOENT, -ECONNREFUSED: there is none; -ETIMEDOUT: it does not
+ * answer. */
+int ask_mount(const struct conf *conf, const char *request, char **document,
+	      struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* The number that such a document gives for `key`. False: it says nothing of it. */
 bool mount_number(const char *document, const char *key, uint64_t *value);

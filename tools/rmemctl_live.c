@@ -63,7 +63,16 @@ static int read_document(int fd, char **document)
 	return 0;
 }
 
-static int ask(const struct sockaddr_un *address, char **document)
+/* Says the request and that there is no more to come. */
+static int say(int fd, const char *request)
+{
+	if (request != NULL &&
+	    send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
+		return -errno;
+	return shutdown(fd, SHUT_WR) == 0 ? 0 : -errno;
+}
+
+static int ask(const struct sockaddr_un *address, const char *request, char **document)
 {
 	struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
 	int status, fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -75,18 +84,21 @@ static int ask(const struct sockaddr_un *address, char **document)
 	    connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
 		status = errno == EAGAIN ? -ETIMEDOUT : -errno;
 	else
+		status = say(fd, request);
+	if (status == 0)
 		status = read_document(fd, document);
 	close(fd);
 	return status;
 }
 
-int ask_mount(const struct conf *conf, char **document, struct rmem_error *error)
+int ask_mount(const struct conf *conf, const char *request, char **document,
+	      struct rmem_error *error)
 {
 	struct sockaddr_un address = {0};
 	int status = find_socket(conf, &address);
 
 	if (status == 0)
-		status = ask(&address, document);
+		status = ask(&address, request, document);
 	if (status == 0)
 		return 0;
 	if (status == -ETIMEDOUT)

@@ -238,7 +238,7 @@ int volume_view_init(struct volume_view *view, const struct conf *conf, enum vie
 	judge_sessions(view);
 	/* Nobody has to answer: why not is shown. */
 	if (status == 0 && ask == VIEW_ASK_ALL)
-		(void)!ask_mount(conf, &view->live, &view->live_error);
+		(void)!ask_mount(conf, NULL, &view->live, &view->live_error);
 	if (status == 0)
 		status = ask_servers(view, conf);
 	if (status == 0)

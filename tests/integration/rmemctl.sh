@@ -72,6 +72,33 @@ agree() {
 agree 0
 [ ! -s "$WORK/df.err" ] || fail "df complains: $(cat "$WORK/df.err")"
 
+# Settings that change while it runs: telemetry, and what the log says.
+reactor() {
+    ctl status --json | field "sum(r['$1'] for r in d['live']['reactors'])"
+}
+same 0 "$(reactor write_sampled)" "transfers measured while telemetry is off"
+ctl set engine.telemetry=true
+for _ in $(seq 20); do
+    dd if=/dev/zero of="$MNT/measured" bs=64K count=4 conv=fsync status=none
+done
+[ "$(reactor write_sampled)" -gt 0 ] || fail "nothing was measured: $(ctl status --json)"
+[ "$(reactor write_p99_ns)" -ge "$(reactor write_p50_ns)" ] || fail "p99 below p50"
+ctl set engine.telemetry=false
+measured=$(reactor write_sampled)
+cp "$MNT/measured" "$MNT/measured2"
+sync -f "$MNT"
+same "$measured" "$(reactor write_sampled)" "transfers measured after telemetry was switched off"
+rm "$MNT/measured" "$MNT/measured2"
+ctl set log.engine=debug
+grep -q 'set log.engine=debug' "$WORK/rmemfs.log" || fail "the mount does not log that its log changed"
+ctl set log.engine=default && fail "a level that is none"
+refused 2 'not a level.*debug' "$RMEMCTL" -c "$CONF" set log.engine=loud
+refused 2 'no such module' "$RMEMCTL" -c "$CONF" set log.motor=info
+refused 2 'engine.telemetry, log.level' "$RMEMCTL" -c "$CONF" set fs.cache=none
+refused 2 'form KEY=VALUE' "$RMEMCTL" -c "$CONF" set engine.telemetry
+refused 2 'set what' "$RMEMCTL" -c "$CONF" set
+ctl set log.level=info
+
 # A server that is gone, then one and the mount that hang.
 server_stop b
 server_url b
