@@ -11,13 +11,15 @@
 #include "tools/bench_stream_work.h"
 #include "tools/bench_worker.h"
 
-enum { OPS = BENCH_STREAM_OPS, PLACES = 2, VERSIONS = RMEM_STREAM_ISAS, METRICS = 2 };
+enum { OPS = BENCH_STREAM_OPS, PLACES = 2, VERSIONS = RMEM_STREAM_ISAS, METRICS = 2, LAGS = 3 };
 
 /* Pieces of mixed work: what is staged lies in between. */
 #define MIX_MIN_BYTES ((size_t)4 << 10)
 #define MIX_MAX_BYTES ((size_t)1 << 20)
 /* Of --limit: two copies a piece, and only three contenders. */
 #define MIX_LIMIT 8
+/* Of writes, until it is read: at once, while a large cache has it, and when none does. */
+static const size_t lags[LAGS] = {0, (size_t)4 << 20, (size_t)128 << 20};
 
 static const char *const op_names[OPS] = {
 	[BENCH_STREAM_FILL] = "fill", [BENCH_STREAM_COPY] = "copy"};
@@ -47,9 +49,11 @@ static double *values_of(const struct stream *stream, unsigned op, unsigned plac
 	return &stream->values[(cell * METRICS + metric) * stream->line->settings.repeat];
 }
 
-static double *mixes_of(const struct stream *stream, unsigned size, unsigned mix)
+static double *mixes_of(const struct stream *stream, unsigned size, unsigned lag, unsigned mix)
 {
-	return &stream->mixes[(size * BENCH_MIXES + mix) * stream->line->settings.repeat];
+	size_t cell = (size * LAGS + lag) * BENCH_MIXES + mix;
+
+	return &stream->mixes[cell * stream->line->settings.repeat];
 }
 
 static void summarize(const struct stream *stream, const double *values,
@@ -131,22 +135,30 @@ static void print_row(const struct stream *stream, unsigned op, unsigned place, 
 		     values_of(stream, op, place, size, 0, 1)));
 }
 
+static void print_mix(const struct stream *stream, unsigned size, unsigned lag)
+{
+	const double *plain = mixes_of(stream, size, lag, BENCH_MIX_PLAIN);
+
+	printf("%10llu %10zu", (unsigned long long)stream->sizes[size], lags[lag]);
+	for (unsigned mix = 0; mix < BENCH_MIXES; mix++)
+		printf(" %9.2f", median(stream, mixes_of(stream, size, lag, mix)));
+	printf(" %15.3f %15.3f\n",
+	       ratio(stream, mixes_of(stream, size, lag, BENCH_MIX_STREAMED), plain),
+	       ratio(stream, mixes_of(stream, size, lag, BENCH_MIX_POLICY), plain));
+}
+
 static void print_mixes(const struct stream *stream)
 {
-	puts("#\n# Mixed: writes a piece to cold memory, reads it back, and so on. GB/s written.");
-	printf("#%9s %9s %9s %9s %15s %15s\n", "bytes", "plain", "streamed", "policy",
-	       "streamed/plain", "policy/plain");
-	for (unsigned size = 0; size < stream->size_count; size++) {
-		const double *plain = mixes_of(stream, size, BENCH_MIX_PLAIN);
-
-		if (!is_mixed(stream->sizes[size]))
-			continue;
-		printf("%10llu", (unsigned long long)stream->sizes[size]);
-		for (unsigned mix = 0; mix < BENCH_MIXES; mix++)
-			printf(" %9.2f", median(stream, mixes_of(stream, size, mix)));
-		printf(" %15.3f %15.3f\n",
-		       ratio(stream, mixes_of(stream, size, BENCH_MIX_STREAMED), plain),
-		       ratio(stream, mixes_of(stream, size, BENCH_MIX_POLICY), plain));
+	puts("#\n# Mixed: writes a piece to cold memory, reads the one back that was written so "
+	     "many "
+	     "bytes of writes\n# before (0: the same), and so on. GB/s written.");
+	printf("#%9s %10s %9s %9s %9s %15s %15s\n", "bytes", "read after", "plain", "streamed",
+	       "policy", "streamed/plain", "policy/plain");
+	for (unsigned lag = 0; lag < LAGS; lag++) {
+		for (unsigned size = 0; size < stream->size_count; size++) {
+			if (is_mixed(stream->sizes[size]))
+				print_mix(stream, size, lag);
+		}
 	}
 }
 
@@ -197,18 +209,20 @@ static void cell_json(const struct stream *stream, unsigned op, unsigned place, 
 	bench_json_close_object(json);
 }
 
-static void mix_json(const struct stream *stream, unsigned size, struct bench_json *json)
+static void mix_json(const struct stream *stream, unsigned size, unsigned lag,
+		     struct bench_json *json)
 {
-	const double *plain = mixes_of(stream, size, BENCH_MIX_PLAIN);
+	const double *plain = mixes_of(stream, size, lag, BENCH_MIX_PLAIN);
 
 	bench_json_open_object(json, NULL);
 	bench_json_count(json, "bytes", stream->sizes[size]);
+	bench_json_count(json, "read_after_bytes", lags[lag]);
 	for (unsigned mix = 0; mix < BENCH_MIXES; mix++)
-		summary_json(stream, mix_names[mix], mixes_of(stream, size, mix), json);
+		summary_json(stream, mix_names[mix], mixes_of(stream, size, lag, mix), json);
 	bench_json_number(json, "streamed_to_plain",
-			  ratio(stream, mixes_of(stream, size, BENCH_MIX_STREAMED), plain));
+			  ratio(stream, mixes_of(stream, size, lag, BENCH_MIX_STREAMED), plain));
 	bench_json_number(json, "policy_to_plain",
-			  ratio(stream, mixes_of(stream, size, BENCH_MIX_POLICY), plain));
+			  ratio(stream, mixes_of(stream, size, lag, BENCH_MIX_POLICY), plain));
 	bench_json_close_object(json);
 }
 
@@ -230,9 +244,9 @@ static void print_json(const struct stream *stream)
 	}
 	bench_json_close_array(&json);
 	bench_json_open_array(&json, "mixed");
-	for (unsigned size = 0; size < stream->size_count; size++) {
-		if (is_mixed(stream->sizes[size]))
-			mix_json(stream, size, &json);
+	for (unsigned i = 0; i < LAGS * stream->size_count; i++) {
+		if (is_mixed(stream->sizes[i / LAGS]))
+			mix_json(stream, i / LAGS, i % LAGS, &json);
 	}
 	bench_json_close_array(&json);
 	bench_json_close_object(&json);
@@ -260,7 +274,7 @@ static void measure_versions(struct stream *stream, unsigned run, unsigned op, u
 	}
 }
 
-static void measure_mixes(struct stream *stream, unsigned run, unsigned size)
+static void measure_mixes(struct stream *stream, unsigned run, unsigned size, unsigned lag)
 {
 	uint64_t limit_ns = stream->line->settings.limit_us * 1000 * MIX_LIMIT;
 	int rc = rmem_stream_select(stream->configured, NULL);
@@ -269,8 +283,9 @@ static void measure_mixes(struct stream *stream, unsigned run, unsigned size)
 	for (unsigned i = 0; i < BENCH_MIXES; i++) {
 		unsigned mix = (i + run) % BENCH_MIXES;
 
-		mixes_of(stream, size, mix)[run] = bench_stream_mixed(
-			&stream->area, (enum bench_stream_mix)mix, stream->sizes[size], limit_ns);
+		mixes_of(stream, size, lag, mix)[run] =
+			bench_stream_mixed(&stream->area, (enum bench_stream_mix)mix,
+					   stream->sizes[size], lags[lag], limit_ns);
 	}
 }
 
@@ -285,8 +300,8 @@ static int measure(struct stream *stream)
 				for (unsigned place = 0; place < PLACES; place++)
 					measure_versions(stream, run, op, place, size);
 			}
-			if (is_mixed(stream->sizes[size]))
-				measure_mixes(stream, run, size);
+			for (unsigned lag = 0; lag < LAGS && is_mixed(stream->sizes[size]); lag++)
+				measure_mixes(stream, run, size, lag);
 			if (bench_is_stopped())
 				return -ECANCELED;
 		}
@@ -312,8 +327,8 @@ static int set_up(struct stream *stream, struct rmem_error *error)
 	stream->values = calloc((size_t)OPS * PLACES * stream->size_count * VERSIONS * METRICS *
 					settings->repeat,
 				sizeof(double));
-	stream->mixes =
-		calloc((size_t)stream->size_count * BENCH_MIXES * settings->repeat, sizeof(double));
+	stream->mixes = calloc((size_t)stream->size_count * LAGS * BENCH_MIXES * settings->repeat,
+			       sizeof(double));
 	stream->scratch = calloc(settings->repeat, sizeof(double));
 	if (stream->values == NULL || stream->mixes == NULL || stream->scratch == NULL)
 		return rmem_fail(error, ENOMEM, "out of memory");

@@ -224,30 +224,30 @@ void bench_stream_measure(const struct bench_stream_area *area,
 /* --- Mixed ------------------------------------------------------------------------------------ */
 
 static void write_and_read(const struct bench_stream_area *area, enum bench_stream_mix mix,
-			   unsigned char *to, size_t size)
+			   unsigned char *to, const unsigned char *from, size_t size)
 {
 	unsigned char *back = area->source + area->size_max;
 
 	switch (mix) {
 	case BENCH_MIX_PLAIN:
 		memcpy(to, area->source, size);
-		memcpy(back, to, size);
+		memcpy(back, from, size);
 		break;
 	case BENCH_MIX_STREAMED:
 		rmem_stream_copy(to, area->source, size);
-		memcpy(back, to, size);
+		memcpy(back, from, size);
 		break;
 	default:
 		rmem_staging_copy_out(&area->arena, to, area->source, size);
-		rmem_staging_copy_in(back, to, size);
+		rmem_staging_copy_in(back, from, size);
 		break;
 	}
 }
 
 double bench_stream_mixed(const struct bench_stream_area *area, enum bench_stream_mix mix,
-			  size_t size, uint64_t limit_ns)
+			  size_t size, size_t behind, uint64_t limit_ns)
 {
-	struct places places = places_of(area, size, true);
+	struct places places = places_of(area, size, true), reads;
 	unsigned pieces = batch_of(&places);
 	uint64_t start = rmem_now_ns();
 	struct samples took = {0};
@@ -255,11 +255,13 @@ double bench_stream_mixed(const struct bench_stream_area *area, enum bench_strea
 	/* Not where the last one began, or the third of them finds what the first two left behind.
 	 */
 	places.next = (start / 64) & (places.count - 1);
+	reads = places;
+	reads.next = (places.next - behind / size * places.step) & (places.count - 1);
 	while (!is_done(&took, start, limit_ns)) {
 		uint64_t before = rmem_now_ns();
 
 		for (unsigned i = 0; i < pieces; i++)
-			write_and_read(area, mix, next_place(&places), size);
+			write_and_read(area, mix, next_place(&places), next_place(&reads), size);
 		took.ns[took.count++] = rmem_now_ns() - before;
 	}
 	return rate_of(&took, (double)pieces * (double)size);

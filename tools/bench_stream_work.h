@@ -44,8 +44,8 @@ struct bench_stream_result {
 void bench_stream_measure(const struct bench_stream_area *area,
 			  const struct bench_stream_load *load, struct bench_stream_result *result);
 
-/* Half reads of what was just written: writes a piece to cold memory, copies it from there, and so
- * on. GB/s of what was written. */
+/* Half reads: writes a piece to cold memory, copies the one from there that was written `behind`
+ * bytes of writes before (0: the same), and so on. GB/s of what was written. */
 enum bench_stream_mix { BENCH_MIX_PLAIN, BENCH_MIX_STREAMED, BENCH_MIX_POLICY, BENCH_MIXES };
 double bench_stream_mixed(const struct bench_stream_area *area, enum bench_stream_mix mix,
-			  size_t size, uint64_t limit_ns);
+			  size_t size, size_t behind, uint64_t limit_ns);

@@ -7,7 +7,7 @@ need python3
 stream=(timeout 60 "$RMEM_BENCH" stream --limit 100us --repeat 1)
 "${stream[@]}" --size 2KiB:8KiB >"$WORK/out" || fail "rmem-bench stream: status $?"
 same "12" "$(grep -cE '^ +[0-9]+ (fill|copy) (warm|cold)( +[0-9.]+)+$' "$WORK/out")" "rows"
-same "2" "$(grep -cE '^ +[0-9]+( +[0-9.]+){5}$' "$WORK/out")" "rows of mixed work"
+same "6" "$(grep -cE '^ +[0-9]+ +[0-9]+( +[0-9.]+){5}$' "$WORK/out")" "rows of mixed work"
 
 "${stream[@]}" --size 64:256 --json >"$WORK/out" || fail "rmem-bench stream --json: status $?"
 python3 - "$WORK/out" <<'END' || fail "the JSON is not right: $(cat "$WORK/out")"
