@@ -283,6 +283,17 @@ static struct timespec deadline_in(unsigned timeout_ms)
 	return at;
 }
 
+/* Lock held. The pause that an attempt began before anybody waited may be much longer. */
+static void hurry(struct rmem_server *server)
+{
+	uint64_t soon_ns = rmem_now_ns() + (uint64_t)RMEM_PAUSE_WAITED_MS * RMEM_NS_PER_MS;
+
+	if (server->state == RMEM_SERVER_UP || server->due_ns <= soon_ns)
+		return;
+	server->due_ns = soon_ns;
+	rmem_peers_notify(server->peers);
+}
+
 int rmem_peers_wait(struct rmem_peers *peers, unsigned server, unsigned timeout_ms,
 		    struct rmem_error *error)
 {
@@ -296,8 +307,11 @@ int rmem_peers_wait(struct rmem_peers *peers, unsigned server, unsigned timeout_
 		return rmem_fail(error, ENOENT, "there is no server %u", server);
 	}
 	at = peers->servers[server];
+	at->waiters++;
+	hurry(at);
 	while (at->state != RMEM_SERVER_UP && rc == 0)
 		rc = pthread_cond_timedwait(&peers->changed, &peers->lock, &deadline);
+	at->waiters--;
 	if (at->state == RMEM_SERVER_UP)
 		rc = 0;
 	else

@@ -54,6 +54,9 @@ enum rmem_attempt {
 	RMEM_ATTEMPT_ENDED,
 };
 
+/* The longest pause between attempts while somebody waits for the server. */
+#define RMEM_PAUSE_WAITED_MS 250
+
 struct rmem_server {
 	struct rmem_peers *peers;
 	unsigned index;
@@ -65,6 +68,7 @@ struct rmem_server {
 	uint64_t due_ns; /* of the next attempt */
 	uint64_t up_ns;	 /* since when it is up */
 	unsigned backoff_ms;
+	unsigned waiters;  /* threads in rmem_peers_wait(), for which it is tried more often */
 	bool is_suspect;   /* the control thread's: its connection may have ended */
 	bool is_unwatched; /* likewise: no descriptor tells, so look now and then */
 	enum rmem_attempt attempt;

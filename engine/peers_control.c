@@ -67,8 +67,11 @@ static int start_thread(pthread_t *thread, void *(*main)(void *), void *argument
 static void retry_later(struct rmem_server *server)
 {
 	const struct rmem_engine_options *options = server->peers->options;
+	uint64_t pause_ms = server->backoff_ms;
 
-	server->due_ns = rmem_now_ns() + (uint64_t)server->backoff_ms * RMEM_NS_PER_MS;
+	if (server->waiters > 0)
+		pause_ms = rmem_min_u64(pause_ms, RMEM_PAUSE_WAITED_MS);
+	server->due_ns = rmem_now_ns() + pause_ms * RMEM_NS_PER_MS;
 	server->backoff_ms *= 2;
 	if (server->backoff_ms > options->reconnect_max_ms || server->backoff_ms == 0)
 		server->backoff_ms = options->reconnect_max_ms;

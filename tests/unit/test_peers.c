@@ -201,6 +201,41 @@ START_TEST(attempts_back_off)
 }
 END_TEST
 
+static void *start_server_later(void *unused)
+{
+	usleep(50000);
+	fake_server_start(urls[0], 1, 1 << 20);
+	return unused;
+}
+
+START_TEST(who_waits_does_not_wait_for_the_whole_pause)
+{
+	struct rmem_engine_options options;
+	pthread_t starter;
+	uint64_t begun_ns;
+	unsigned server;
+
+	fake_reset(FAKE_AT_ONCE);
+	rmem_engine_options_init(&options);
+	options.reactor_count = 1;
+	options.staging_bytes = 1 << 20;
+	options.staging_slot_bytes = 4096;
+	options.reconnect_min_ms = options.reconnect_max_ms = 60000;
+	ck_assert_msg(rmem_engine_create(&options, &engine, &error) == 0, "%s", error.text);
+	snprintf(urls[0], sizeof(urls[0]), "fake:0/s0");
+	ck_assert_int_eq(rmem_server_add(engine, urls[0], &server, &error), 0);
+	while (fake_connect_count(urls[0]) == 0) /* nobody waits yet: now the pause is a minute */
+		usleep(1000);
+	usleep(20000);
+	begun_ns = rmem_now_ns();
+	ck_assert_int_eq(pthread_create(&starter, NULL, start_server_later, NULL), 0);
+	ck_assert_int_eq(rmem_server_wait(engine, server, WAIT_MS, &error), 0);
+	ck_assert_uint_lt((rmem_now_ns() - begun_ns) / RMEM_NS_PER_MS, WAIT_MS);
+	pthread_join(starter, NULL);
+	finish();
+}
+END_TEST
+
 START_TEST(servers_that_hang_delay_nobody_else)
 {
 	uint64_t begun_ns;
@@ -462,6 +497,7 @@ int main(void)
 	tcase_add_test(tcase, servers_on_several_ports_come_up_and_work);
 	tcase_add_test(tcase, a_server_that_starts_later_is_found);
 	tcase_add_test(tcase, attempts_back_off);
+	tcase_add_test(tcase, who_waits_does_not_wait_for_the_whole_pause);
 	tcase_add_test(tcase, servers_that_hang_delay_nobody_else);
 	tcase_add_test(tcase, what_makes_no_sense_is_not_connected);
 	tcase_add_test(tcase, no_more_servers_than_the_limit);
