@@ -178,6 +178,7 @@ struct rmem_lane_link {
 	struct ibv_send_wr *wrs; /* chain_max of them, linked for good */
 	struct ibv_sge *sges;	 /* RMEM_SGE_MAX for each */
 	uint32_t chain_max;
+	uint64_t chain_bytes; /* of what is translated */
 	uint32_t sge_max;
 	uint32_t inline_bytes;
 	struct verbs_leg leg;
