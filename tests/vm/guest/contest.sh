@@ -107,8 +107,9 @@ table() { # PROGRAM, in awk: prints from median(ROW, SIZE, WHO), which sets low 
         }
         function median(row, size, who,   key, n, i, list) {
             key = row "|" size "|" who
-            n = count[key]
+            n = key in count ? count[key] : 0
             for (i = 1; i <= n; i++) list[i] = value[key, i] + 0
+            if (n == 0) return 0
             sort(list, n)
             low = list[1] + 0; high = list[n] + 0
             return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2
@@ -124,6 +125,7 @@ table() { # PROGRAM, in awk: prints from median(ROW, SIZE, WHO), which sets low 
         }
         {
             value[$1 "|" $2 "|" $3, ++count[$1 "|" $2 "|" $3]] = $4
+            rows[$1] = 1
             if (!($2 in seen) && $2 ~ /^[0-9]+$/) { seen[$2] = 1; sizes[++size_count] = $2 }
         }
         '"$1" "$results"
