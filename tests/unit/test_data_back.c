@@ -314,7 +314,7 @@ static void *write_and_check(void *argument)
 	unsigned seed = worker->reactor + 1;
 	uint8_t is[FILES][RECORDS] = {0};
 
-	for (unsigned i = 0; i < 2500; i++) {
+	for (unsigned i = 0; i < 1200; i++) {
 		unsigned file = (unsigned)rand_r(&seed) % FILES;
 		unsigned record = (unsigned)rand_r(&seed) % RECORDS;
 		struct range range = {record * 1500u + worker->reactor * 700u, 700};
