@@ -15,7 +15,9 @@
  *
  * What the other side writes is checked, whatever it is: sequence numbers and grants are compared,
  * never used as indices, lengths are limited. Memory of the other side's is only used if it can't
- * be shrunk, and it is the server that makes what may be written to with a system call. */
+ * be shrunk, and it is the server that makes what may be written to with a system call. The
+ * server's bell is one for all its clients, who could so hold back each other's notices; but each
+ * of them may write to all of the pool, too. */
 #pragma once
 
 #include <stdatomic.h>
