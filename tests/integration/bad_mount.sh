@@ -54,6 +54,10 @@ nothing 'bad.cfg:3.*sometimes.*always' "$WORK/bad.cfg" "$MNT"
 nothing 'bad.cfg:4.*depth' "$WORK/bad.cfg" "$MNT" # all errors of a file, not the first
 refused '*' 'bad.cfg:4.*depth' "$RMEMFS" --check-config -c "$WORK/bad.cfg"
 nothing 'engine.depth.*many' "$CONF" "$MNT" --set engine.depth=many
+if ! grep -qw avx512f /proc/cpuinfo; then
+    config "$servers" "$store" 'staging = { streaming = "avx512"; };'
+    nothing 'bad.cfg:3.*staging.streaming.*avx512 is not available.*auto' "$WORK/bad.cfg" "$MNT"
+fi
 head -c 3000 /dev/urandom >"$WORK/bad.cfg"
 nothing 'bad.cfg' "$WORK/bad.cfg" "$MNT"
 "$RMEMFS" --check-config -c "$CONF" || fail "a good configuration is refused"
