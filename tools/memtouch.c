@@ -22,7 +22,7 @@
 enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 #define PROGRESS_MS 200u
-#define JOIN_MS	    10000u
+#define JOIN_MS	    5000u
 
 enum phase { WARMING, RUNNING, ENDED };
 
@@ -357,6 +357,9 @@ int main(int argc, char **argv)
 	rc = run_all(&run, &error);
 	if (rc != 0) {
 		fprintf(stderr, "memtouch: %s\n", error.text);
+		/* With a thread that hangs nothing can be waited for any more. */
+		if (run.crew != NULL)
+			_exit(EXIT_FAILURE);
 		return EXIT_FAILURE;
 	}
 	/* Without an end of its own a signal is the regular one. */
