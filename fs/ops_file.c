@@ -181,13 +181,24 @@ static void close_synced(struct data_request *data, int status)
 	channel_release(request);
 }
 
+/* Nothing of a file without a name is wanted after a crash. */
 void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct channel_request *request = channel_current();
+	struct open_file *file = ops_open_file(fi);
+	bool named;
 
 	(void)ino;
+	pthread_mutex_lock(&file->inode->lock);
+	named = file->inode->attr.nlink > 0;
+	pthread_mutex_unlock(&file->inode->lock);
 	channel_keep(request, req);
-	start_data(request, ops_open_file(fi), DATA_SYNC, close_synced);
+	if (named) {
+		start_data(request, file, DATA_SYNC, close_synced);
+	} else {
+		fuse_reply_err(req, -sync_metadata(request, file));
+		channel_release(request);
+	}
 }
 
 static void synced(struct volume_sync *sync, int status)

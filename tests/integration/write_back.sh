@@ -38,6 +38,25 @@ mount_stop
 
 # With room, bytes stay until they are asked for, which any close() does.
 mount_start "$MNT" --set fs.dirty_limit=16MiB --set fs.dirty_age=1h
+random_file "$SRC/random" 100000
+status_json() {
+    "$RMEMCTL" -c "$CONF" status --json
+}
+
+# A file without a name is never sent, if nobody asks for it.
+exec 5>"$MNT/gone" 6<"$MNT/gone"
+rm "$MNT/gone"
+flushed=$(status_json | grep -o '"flushed_bytes": [0-9]*')
+head -c 100000 "$SRC/random" >&5
+says '"dirty_bytes": 102400,' status_json
+cmp <(head -c 100000 "$SRC/random") /dev/fd/6
+exec 5>&- 6<&-
+not_dirty() {
+    [[ $(status_json) == *"\"dirty_bytes\": 0,"* ]]
+}
+wait_for 5 "the end of a file without a name" not_dirty
+says "$flushed," status_json
+
 mkfifo "$WORK/input"
 fsop lose "$MNT/lost" <"$WORK/input" >"$WORK/lose.out" 2>&1 &
 loser=$!
