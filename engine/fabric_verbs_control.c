@@ -78,7 +78,7 @@ int verbs_control_probe(struct verbs_control *control, unsigned patience_ms)
 	/* By the clock and not by how often we come here: a thread that got no processor for a
 	 * while comes here twice in a row. */
 	if (control->is_probing)
-		return rmem_now_ns() - control->probe_ns >= patience_ms * RMEM_NS_PER_MS
+		return rmem_now_ns() - control->probe_ns >= (uint64_t)patience_ms * RMEM_NS_PER_MS
 			       ? -ETIMEDOUT
 			       : 0;
 	code = ibv_post_send(control->leg.qp, &wr, &bad);
@@ -254,7 +254,7 @@ static int make_queue(struct verbs_control *control, struct rmem_error *error)
 	control->completions = ibv_create_comp_channel(context);
 	if (control->completions != NULL)
 		control->cq = ibv_create_cq(context, CQ_DEPTH, NULL, control->completions, 0);
-	if (control->cq == NULL ||
+	if (control->completions == NULL || control->cq == NULL ||
 	    fcntl(control->completions->fd, F_SETFL,
 		  fcntl(control->completions->fd, F_GETFL) | O_NONBLOCK) != 0)
 		return rmem_fail(error, errno, "%s: no completion queue: %s", control->port->name,

@@ -71,5 +71,5 @@ for name in one two; do
     server_url $name
     grep -q "$URL *up" "$WORK/status.out" || fail "status of $name: $(cat "$WORK/status.out")"
 done
-rm -r "$MNT"/*
+rm -r "${MNT:?}"/*
 finish

@@ -41,7 +41,7 @@ back() {
 # The server is killed, and comes back with its memory.
 busy_start
 server_kill
-busy_failed 3000
+busy_failed 4000
 timeout 5 ls -l "$MNT" >/dev/null
 timeout 5 mkdir "$MNT/dir"
 server_start rmemd --backing "$WORK/pool"

@@ -31,7 +31,7 @@ sent() { # packets
 # What the device can't do is told, and is no obstacle.
 heard 'engine.depth is [0-9]+ instead of 32768 here: .*completions' --set engine.depth=32768 --set engine.lanes=8
 heard 'engine.chunk is [0-9]+ bytes instead of 67108864 here' --set engine.chunk=64MiB --set staging.size=64MiB
-heard 'verbs.inline is [0-9]+ here instead of 1024' --set verbs.inline=1KiB
+heard 'verbs.inline is [0-9]+ here instead of 1024' --set verbs.inline=1KiB --set log.fabric=info
 heard '^ *65536 .*write' --set engine.depth=32768 --set engine.lanes=8
 
 # The path MTU: four times as many packets for a quarter of it.
