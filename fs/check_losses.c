@@ -155,7 +155,7 @@ static const char *path_of(struct check *check, uint64_t ino, char path[PATH_MAX
 static void print_path(const char *path, char *text)
 {
 	for (; *path != '\0'; path++)
-		*text++ = (unsigned char)*path < ' ' || *path == 0x7f ? '?' : *path;
+		*text++ = (char)((unsigned char)*path < ' ' || *path == 0x7f ? '?' : *path);
 	*text = '\0';
 }
 

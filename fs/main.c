@@ -116,8 +116,8 @@ static int connect_servers(struct process *process, struct rmem_error *error)
 			   1000);
 	uint64_t deadline_ns = rmem_deadline_in_ms(timeout_ms);
 	struct rmem_server_info info = {.url = ""};
-	unsigned indexes[RMEM_SERVERS_MAX];
-	size_t count, missing = 0;
+	unsigned indexes[RMEM_SERVERS_MAX] = {0};
+	size_t count = 0, missing = 0;
 	int result = add_servers(process, indexes, &count, error);
 
 	for (size_t i = 0; i < count && result == 0; i++) {

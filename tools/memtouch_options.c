@@ -188,6 +188,30 @@ static int check_together(const struct touch_options *options, struct rmem_error
 	return 0;
 }
 
+static const struct option *find_option(const char *given)
+{
+	size_t length = strcspn(given, "=");
+
+	if (strcmp(given, "-h") == 0)
+		return find("help", 4);
+	return strncmp(given, "--", 2) == 0 && length > 2 ? find(given + 2, length - 2) : NULL;
+}
+
+/* The value of the option in argv[*at], which may be the next argument, and is "" where there is
+ * none to have. Returns NULL when it is missing or too much. */
+static const char *find_value(const struct option *option, int argc, char **argv, int *at)
+{
+	const char *equals = strchr(argv[*at], '=');
+
+	if (option->argument == NULL)
+		return equals == NULL ? "" : NULL;
+	if (equals != NULL)
+		return equals + 1;
+	if (*at + 1 >= argc)
+		return NULL;
+	return argv[++*at];
+}
+
 int touch_options_parse(int argc, char **argv, struct touch_options *options,
 			enum touch_action *action, struct rmem_error *error)
 {
@@ -199,30 +223,24 @@ int touch_options_parse(int argc, char **argv, struct touch_options *options,
 					  .page_log_ival = 256,
 					  .seed = 1};
 	for (int i = 1; i < argc; i++) {
-		const char *given = argv[i], *value;
-		const struct option *option = NULL;
+		const struct option *option = find_option(argv[i]);
+		const char *value;
 		int rc;
 
-		if (strcmp(given, "-h") == 0)
-			given = "--help";
-		value = strchr(given, '=');
-		if (strncmp(given, "--", 2) == 0)
-			option = find(given + 2,
-				      value ? (size_t)(value - given) - 2 : strlen(given) - 2);
 		if (option == NULL)
 			return rmem_fail(error, EINVAL,
-					 "\"%s\" is no option; memtouch --help tells them", given);
-		if (option->argument == NULL && value != NULL)
+					 "\"%s\" is no option; memtouch --help tells them",
+					 argv[i]);
+		value = find_value(option, argc, argv, &i);
+		if (value == NULL && option->argument == NULL)
 			return rmem_fail(error, EINVAL, "--%s takes no value", option->name);
+		if (value == NULL)
+			return rmem_fail(error, EINVAL, "--%s wants a value: --%s %s", option->name,
+					 option->name, option->argument);
 		if (option->kind == ACTION) {
 			*action = (enum touch_action)option->min;
 			return 0;
 		}
-		if (option->argument != NULL && value == NULL && ++i == argc)
-			return rmem_fail(error, EINVAL, "--%s wants a value: --%s %s", option->name,
-					 option->name, option->argument);
-		if (option->argument != NULL)
-			value = value != NULL ? value + 1 : argv[i];
 		rc = set(option, value, options, error);
 		if (rc != 0)
 			return rc;

@@ -15,11 +15,12 @@
 #include "tools/memtouch_pattern.h"
 
 #define FLUSH_PAGES_MAX 1024u
+#define BATCH_BYTES	((size_t)TOUCH_BATCH_PAGES * RMEM_PAGE_BYTES)
 #define PAGE_WORDS	(RMEM_PAGE_BYTES / sizeof(uint64_t))
 
 /* The streaming stores' block is 256 bytes: a page has no tail. */
 _Static_assert(RMEM_PAGE_BYTES % 256 == 0, "a page is whole blocks");
-_Static_assert(TOUCH_MIB % (TOUCH_BATCH_PAGES * RMEM_PAGE_BYTES) == 0, "a part is whole batches");
+_Static_assert(TOUCH_MIB % BATCH_BYTES == 0, "a part is whole batches");
 
 static unsigned char *page_at(const struct touch_worker *worker, uint64_t page)
 {
@@ -69,8 +70,7 @@ int touch_worker_init(struct touch_worker *worker, const struct touch_options *o
 			goto no_memory;
 	}
 	if (options->verify && options->nt_stores) {
-		worker->scratch =
-			aligned_alloc(RMEM_PAGE_BYTES, TOUCH_BATCH_PAGES * RMEM_PAGE_BYTES);
+		worker->scratch = aligned_alloc(RMEM_PAGE_BYTES, BATCH_BYTES);
 		if (worker->scratch == NULL)
 			goto no_memory;
 	}
@@ -98,10 +98,10 @@ static void write_patterns(struct touch_worker *worker, uint64_t first, uint32_t
 
 		mark.pass = touch_pass_next(worker->passes[first + i]);
 		worker->passes[first + i] = mark.pass;
-		touch_pattern_fill(to + i * RMEM_PAGE_BYTES, worker->salt, mark);
+		touch_pattern_fill(to + (size_t)i * RMEM_PAGE_BYTES, worker->salt, mark);
 	}
 	if (worker->scratch != NULL)
-		rmem_stream_copy(page_at(worker, first), to, count * RMEM_PAGE_BYTES);
+		rmem_stream_copy(page_at(worker, first), to, (size_t)count * RMEM_PAGE_BYTES);
 }
 
 /* At most TOUCH_BATCH_PAGES. */
@@ -112,9 +112,10 @@ static void write_run(struct touch_worker *worker, uint64_t first, uint32_t coun
 	if (worker->options->verify)
 		write_patterns(worker, first, count);
 	else if (worker->options->nt_stores)
-		rmem_stream_fill(page_at(worker, first), worker->fill, count * RMEM_PAGE_BYTES);
+		rmem_stream_fill(page_at(worker, first), worker->fill,
+				 (size_t)count * RMEM_PAGE_BYTES);
 	else
-		memset(page_at(worker, first), worker->fill, count * RMEM_PAGE_BYTES);
+		memset(page_at(worker, first), worker->fill, (size_t)count * RMEM_PAGE_BYTES);
 }
 
 static int mismatch(struct touch_worker *worker, uint64_t page, struct touch_mark mark)
