@@ -290,6 +290,49 @@ START_TEST(no_more_servers_than_the_limit)
 }
 END_TEST
 
+/* Depth 8 on two lanes, and a device that can't: of its queues, of its completion queues, neither.
+ */
+static const struct {
+	uint32_t depth_max, cq_depth_max;
+	const char *says; /* NULL: nothing */
+} narrow[] = {
+	{5, 1 << 20, "engine.depth is 4 instead of 8 here"},
+	{65536, 13, "engine.depth is 4 instead of 8 here"},
+	{9, 18, NULL},
+};
+
+START_TEST(what_a_device_forces_down_is_told_once_and_works)
+{
+	char said[4000] = "", *first;
+	FILE *log = tmpfile();
+	int before = dup(STDERR_FILENO);
+
+	ck_assert_ptr_nonnull(log);
+	dup2(fileno(log), STDERR_FILENO);
+	fake_reset(FAKE_AT_ONCE);
+	fake_set_depth_max(narrow[_i].depth_max);
+	fake_set_cq_depth_max(narrow[_i].cq_depth_max);
+	start_engine(1, 2);
+	add_servers(1, 1);
+	wait_up(0);
+	for (unsigned i = 0; i < 20; i++)
+		ck_assert_int_eq(transfer(0, 0), 0);
+	fake_server_stop(urls[0]); /* and once more */
+	wait_down(0);
+	fake_server_start(urls[0], 1, 1 << 20);
+	wait_up(0);
+	finish();
+	dup2(before, STDERR_FILENO);
+	close(before);
+	rewind(log);
+	said[fread(said, 1, sizeof(said) - 1, log)] = '\0';
+	fclose(log);
+	first = strstr(said, narrow[_i].says != NULL ? narrow[_i].says : "engine.depth");
+	ck_assert_msg((first != NULL) == (narrow[_i].says != NULL), "%s", said);
+	ck_assert(first == NULL || strstr(first + 1, "engine.depth is") == NULL);
+}
+END_TEST
+
 START_TEST(a_queue_that_cannot_hold_one_more_server_leaves_it_down_and_the_others_up)
 {
 	uint64_t begun_ns;
@@ -501,6 +544,8 @@ int main(void)
 	tcase_add_test(tcase, servers_that_hang_delay_nobody_else);
 	tcase_add_test(tcase, what_makes_no_sense_is_not_connected);
 	tcase_add_test(tcase, no_more_servers_than_the_limit);
+	tcase_add_loop_test(tcase, what_a_device_forces_down_is_told_once_and_works, 0,
+			    (int)RMEM_COUNT_OF(narrow));
 	tcase_add_test(tcase,
 		       a_queue_that_cannot_hold_one_more_server_leaves_it_down_and_the_others_up);
 	tcase_add_test(tcase, a_reactor_that_nobody_drives_holds_back_little_and_blocks_nothing);
