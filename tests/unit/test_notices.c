@@ -364,6 +364,23 @@ START_TEST(many_notices_wait_for_credit_and_all_arrive_in_order)
 }
 END_TEST
 
+START_TEST(as_many_as_there_may_be_can_be_under_way)
+{
+	struct sending *sendings = calloc(MANY, sizeof(*sendings));
+
+	start_server(RMEM_POLL_EVENT, RMEM_NOTICES_MAX);
+	start_engine(RMEM_POLL_ADAPTIVE, RMEM_NOTICES_MAX, 1);
+	for (uint32_t i = 0; i < MANY; i++)
+		submit(&sendings[i], i, NULL, 0);
+	for (uint32_t i = 0; i < MANY; i++)
+		ck_assert_int_eq(finish(&sendings[i]), 0);
+	ck_assert_uint_eq(counted(RMEM_STAT_NOTICES_HELD), 0);
+	wait_until(&far.came, MANY);
+	ck_assert_uint_eq(atomic_load(&far.wrong), 0);
+	free(sendings);
+}
+END_TEST
+
 START_TEST(a_server_sends_by_itself_as_fast_as_it_is_let)
 {
 	struct sending sending;
@@ -520,6 +537,7 @@ int main(void)
 			    (int)RMEM_COUNT_OF(modes));
 	tcase_add_loop_test(exchange, a_notice_comes_behind_its_transfer, 1, 4);
 	tcase_add_test(exchange, many_notices_wait_for_credit_and_all_arrive_in_order);
+	tcase_add_test(exchange, as_many_as_there_may_be_can_be_under_way);
 	tcase_add_loop_test(exchange, a_server_sends_by_itself_as_fast_as_it_is_let, 0, 3);
 	tcase_add_test(exchange, notices_to_a_server_that_is_lost_end_once_each);
 	tcase_add_loop_test(exchange, who_can_not_have_notices_is_told, 0, 3);
