@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/dispatch.h"
+#include "engine/dispatch_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -86,9 +85,7 @@ static bool drain(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint
 	return true;
 }
 
-/* The endpoint is over, for `reason`. It may be gone when this returns. */
-static RMEM_COLD void fail_endpoint(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
-				    int reason)
+void dispatch_fail(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint, int reason)
 {
 	unsigned server = endpoint->target.server;
 	struct rmem_batch *batch;
@@ -115,29 +112,13 @@ static RMEM_COLD void fail_endpoint(struct rmem_dispatch *dispatch, struct rmem_
 
 void rmem_dispatch_detach(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
 {
-	fail_endpoint(dispatch, endpoint, -ENOTCONN);
+	dispatch_fail(dispatch, endpoint, -ENOTCONN);
 }
 
 /* --- From batches to chains ------------------------------------------------------------------- */
 
-enum outcome {
-	PLACED,	 /* something of the batch was, or it turned out to be bad: look again */
-	NO_ROOM, /* the endpoint can take nothing now */
-};
-
-static void list_lane(struct rmem_dispatch *dispatch, struct rmem_lane *lane)
-{
-	if (lane->listed != RMEM_LANE_UNLISTED || lane->is_stalled)
-		return;
-	lane->listed = RMEM_LANE_TO_POST;
-	lane->next_open = dispatch->open;
-	dispatch->open = lane;
-}
-
-/* Posts the lane's open chain. The endpoint may be gone afterwards, if it is no longer its
- * server's. */
-static void post(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
-		 struct rmem_lane *lane)
+void dispatch_post(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
+		   struct rmem_lane *lane)
 {
 	int rc = rmem_lane_post(lane, &dispatch->metrics->stats);
 
@@ -152,7 +133,7 @@ static void post(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
 		return;
 	}
 	rmem_lane_fail(lane, rc == -ENOTCONN ? rc : -EIO, &dispatch->done);
-	fail_endpoint(dispatch, endpoint, rc);
+	dispatch_fail(dispatch, endpoint, rc);
 }
 
 /* The lane that is to take the next requests; NULL when none has room. */
@@ -173,34 +154,9 @@ static struct rmem_lane *pick_lane(struct rmem_endpoint *endpoint)
 		       : NULL;
 }
 
-static inline void count_planned(struct rmem_stats *stats, const struct rmem_batch *batch,
-				 uint32_t segments, const struct rmem_plan_budget *budget)
-{
-	bool is_read = batch->op == RMEM_READ;
-
-	rmem_stats_add(stats, is_read ? RMEM_STAT_READS : RMEM_STAT_WRITES, segments);
-	rmem_stats_add(stats, is_read ? RMEM_STAT_READ_BYTES : RMEM_STAT_WRITE_BYTES,
-		       budget->bytes);
-	if (segments > budget->wr_count)
-		rmem_stats_add(stats, RMEM_STAT_MERGES, segments - budget->wr_count);
-	else if (segments < budget->wr_count)
-		rmem_stats_add(stats, RMEM_STAT_CHUNKS, budget->wr_count - segments);
-}
-
-/* Posts the lane's chain if it is full; or else later, with what comes until then. */
-static inline void settle(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
-			  struct rmem_lane *lane)
-{
-	if (lane->open == lane->post_batch && !lane->is_stalled &&
-	    lane->listed != RMEM_LANE_TO_RETRY)
-		post(dispatch, endpoint, lane);
-	else if (lane->open > 0)
-		list_lane(dispatch, lane);
-}
-
 /* Puts as much of the batch as one chain takes on one of the endpoint's lanes. */
-static enum outcome place(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
-			  struct rmem_batch *batch)
+static enum dispatch_outcome place(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
+				   struct rmem_batch *batch)
 {
 	struct rmem_lane *lane = pick_lane(endpoint);
 	uint32_t segment = batch->engine.segment;
@@ -217,133 +173,13 @@ static enum outcome place(struct rmem_dispatch *dispatch, struct rmem_endpoint *
 
 	if (RMEM_UNLIKELY(rc < 0))
 		rmem_batch_fail(batch, endpoint->target.server, rc);
-	count_planned(&dispatch->metrics->stats, batch, batch->engine.segment - segment, &budget);
+	dispatch_count_planned(&dispatch->metrics->stats, batch, batch->engine.segment - segment,
+			       &budget);
 	if (endpoint->lane_count > 1)
 		endpoint->lane_bytes += budget.bytes;
-	settle(dispatch, endpoint, lane);
+	dispatch_settle(dispatch, endpoint, lane);
 	return PLACED;
 }
-
-/* --- Batches with a notice -------------------------------------------------------------------- */
-
-/* Where the notice has been placed the cursor is behind the end. */
-static inline bool is_noticed(const struct rmem_batch *batch)
-{
-	return batch->engine.segment > batch->segment_count;
-}
-
-static void note_noticed(struct rmem_dispatch *dispatch, struct rmem_batch *batch)
-{
-	batch->engine.segment = batch->segment_count + 1;
-	rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_SENT);
-}
-
-/* 0, or why the notice can't be sent. */
-static int check_notice(const struct rmem_dispatch *dispatch, const struct rmem_batch *batch)
-{
-	const struct rmem_endpoint *endpoint;
-
-	if (batch->notice_server >= dispatch->server_count ||
-	    batch->notice->length > RMEM_NOTICE_BYTES_MAX)
-		return -EINVAL;
-	endpoint = dispatch->endpoints[batch->notice_server];
-	if (!endpoint)
-		return -ENOTCONN;
-	return endpoint->notify ? 0 : -EOPNOTSUPP;
-}
-
-/* Puts as much of the batch as one chain takes on the lane, and at the end its notice: with the
- * last request if it can travel with that. */
-static enum outcome place_noticed(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint,
-				  struct rmem_batch *batch)
-{
-	struct rmem_lane *lane = &endpoint->lanes[0];
-	uint32_t segment = batch->engine.segment;
-	struct rmem_plan_budget budget = {
-		.wr_max = rmem_lane_room(lane),
-		.bytes_max = UINT64_MAX,
-	};
-
-	if (budget.wr_max == 0) {
-		rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_CREDITS_EMPTY);
-		return NO_ROOM;
-	}
-	if (rmem_plan_next(batch)) {
-		int rc = rmem_lane_fill(lane, &endpoint->target, batch, &budget);
-
-		if (rc < 0 || rc == RMEM_PLAN_SERVER)
-			rmem_batch_fail(batch, endpoint->target.server, rc < 0 ? rc : -EINVAL);
-		count_planned(&dispatch->metrics->stats, batch, batch->engine.segment - segment,
-			      &budget);
-		if (batch->engine.status == 0 && !rmem_plan_next(batch) &&
-		    batch->op == RMEM_WRITE && batch->notice->length == 0 &&
-		    !endpoint->unsent.first && rmem_notify_send(endpoint->notify)) {
-			rmem_lane_join_notice(lane, batch);
-			note_noticed(dispatch, batch);
-		}
-	} else if (rmem_notify_send(endpoint->notify)) {
-		rmem_lane_add_notice(lane, batch);
-		note_noticed(dispatch, batch);
-	}
-	settle(dispatch, endpoint, lane);
-	return PLACED;
-}
-
-/* Whether nothing is left of the batch but its notice, and it is next to be sent: the cursor says
- * so by an offset where there is no segment. */
-static inline bool is_its_turn(struct rmem_batch *batch)
-{
-	return batch->engine.offset != 0 && !rmem_plan_next(batch);
-}
-
-/* As plan(). Notices are sent in the order of their batches. */
-static bool plan_noticed(struct rmem_dispatch *dispatch, struct rmem_batch *batch,
-			 const struct rmem_endpoint *room)
-{
-	int rc = 0;
-
-	while (batch->engine.status == 0 && !is_noticed(batch) &&
-	       (rc = check_notice(dispatch, batch)) == 0) {
-		struct rmem_endpoint *endpoint = dispatch->endpoints[batch->notice_server];
-
-		if (endpoint->pending.first && endpoint != room) {
-			rmem_batch_append(&endpoint->pending, batch);
-			return true;
-		}
-		if (!rmem_plan_next(batch) && !is_its_turn(batch) &&
-		    (endpoint->notify->credits == 0 || endpoint->unsent.first)) {
-			rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_HELD);
-			rmem_batch_append(&endpoint->unsent, batch);
-			return true;
-		}
-		if (place_noticed(dispatch, endpoint, batch) == NO_ROOM) {
-			if (!rmem_plan_next(batch))
-				batch->engine.offset = 1;
-			rmem_batch_prepend(&endpoint->pending, batch);
-			return true;
-		}
-	}
-	if (rc != 0)
-		rmem_batch_fail(batch, batch->notice_server, rc);
-	rmem_batch_release(&dispatch->done, batch, 1);
-	return false;
-}
-
-/* Goes on with the batches whose notices wait for credit. */
-static void resume_notices(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
-{
-	unsigned server = endpoint->target.server;
-
-	while (dispatch->endpoints[server] == endpoint && endpoint->unsent.first &&
-	       !endpoint->pending.first && endpoint->notify->credits > 0) {
-		struct rmem_batch *batch = rmem_batch_take(&endpoint->unsent);
-
-		batch->engine.offset = 1; /* it is its turn */
-		plan_noticed(dispatch, batch, endpoint);
-	}
-}
-
-/* --- Planning --------------------------------------------------------------------------------- */
 
 /* Plans the batch until all of it is placed or it has to wait. `room` is the endpoint whose list it
  * comes from, if any: there it needs not queue again. True when it waits, in some endpoint's list.
@@ -354,7 +190,7 @@ static bool plan(struct rmem_dispatch *dispatch, struct rmem_batch *batch,
 	const struct rmem_segment *segment;
 
 	if (RMEM_UNLIKELY(batch->notice != NULL))
-		return plan_noticed(dispatch, batch, room);
+		return dispatch_plan_noticed(dispatch, batch, room);
 	while (batch->engine.status == 0 && (segment = rmem_plan_next(batch))) {
 		struct rmem_endpoint *endpoint = NULL;
 
@@ -385,7 +221,7 @@ static void resume(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoin
 	unsigned server = endpoint->target.server;
 
 	/* Posting may fail it and take it away meanwhile. */
-	resume_notices(dispatch, endpoint);
+	dispatch_resume_notices(dispatch, endpoint);
 	while (dispatch->endpoints[server] == endpoint && endpoint->pending.first &&
 	       pick_lane(endpoint)) {
 		struct rmem_batch *batch = rmem_batch_take(&endpoint->pending);
@@ -395,7 +231,7 @@ static void resume(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoin
 			return;
 	}
 	if (dispatch->endpoints[server] == endpoint)
-		resume_notices(dispatch, endpoint);
+		dispatch_resume_notices(dispatch, endpoint);
 }
 
 static void post_all(struct rmem_dispatch *dispatch)
@@ -406,7 +242,8 @@ static void post_all(struct rmem_dispatch *dispatch)
 		dispatch->open = lane->next_open;
 		lane->listed = RMEM_LANE_UNLISTED;
 		if (lane->open > 0 && !lane->is_stalled)
-			post(dispatch, dispatch->endpoints[rmem_id_server(lane->id_base)], lane);
+			dispatch_post(dispatch, dispatch->endpoints[rmem_id_server(lane->id_base)],
+				      lane);
 	}
 }
 
@@ -419,7 +256,7 @@ static RMEM_COLD void try_again(struct rmem_dispatch *dispatch)
 	while ((lane = dispatch->retry)) {
 		dispatch->retry = lane->next_open;
 		lane->listed = RMEM_LANE_UNLISTED;
-		list_lane(dispatch, lane);
+		dispatch_list_lane(dispatch, lane);
 	}
 	for (struct rmem_endpoint *at = dispatch->draining; at; at = next) {
 		next = at->next_draining;
@@ -474,40 +311,6 @@ static int status_of(enum rmem_wc_status status)
 	}
 }
 
-static void make_ready(struct rmem_dispatch *dispatch, struct rmem_endpoint *endpoint)
-{
-	if (endpoint->is_ready)
-		return;
-	endpoint->is_ready = true;
-	endpoint->next_ready = dispatch->ready;
-	dispatch->ready = endpoint;
-}
-
-static __attribute__((noinline)) void complete_notice(struct rmem_dispatch *dispatch,
-						      struct rmem_endpoint *endpoint,
-						      const struct rmem_completion *completion)
-{
-	struct rmem_lane *lane = &endpoint->lanes[0];
-	struct rmem_inbound *inbound;
-	uint32_t grant;
-
-	if (completion->status == RMEM_WC_GRANT) {
-		if (!rmem_notify_granted(endpoint->notify, completion->provider_status))
-			fail_endpoint(dispatch, endpoint, -EPROTO);
-		else if (endpoint->unsent.first)
-			make_ready(dispatch, endpoint);
-		return;
-	}
-	assert(dispatch->inbox_tail < RMEM_COMPLETIONS_MAX);
-	inbound = &dispatch->inbox[dispatch->inbox_tail++];
-	inbound->server = endpoint->target.server;
-	lane->fabric->notice_take(lane->link, &inbound->notice);
-	grant = rmem_notify_take(endpoint->notify, inbound->notice.transfer);
-	if (grant > 0 && lane->state == RMEM_LANE_OPEN)
-		lane->fabric->notices_grant(lane->link, grant);
-	rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_NOTICES_TAKEN);
-}
-
 /* The endpoint is not its server's current one: it is draining, or this is nobody's. */
 static RMEM_COLD struct rmem_endpoint *find_draining(const struct rmem_dispatch *dispatch,
 						     uint64_t id)
@@ -534,7 +337,7 @@ static RMEM_COLD void complete_failed(struct rmem_dispatch *dispatch,
 	if (lane->state == RMEM_LANE_OPEN) {
 		endpoint->wc_status = completion->status;
 		endpoint->wc_provider_status = completion->provider_status;
-		fail_endpoint(dispatch, endpoint, -ENOTCONN);
+		dispatch_fail(dispatch, endpoint, -ENOTCONN);
 	} else {
 		drain(dispatch, endpoint);
 	}
@@ -553,7 +356,7 @@ static void complete_one(struct rmem_dispatch *dispatch, const struct rmem_compl
 
 	if (RMEM_UNLIKELY(completion->status != RMEM_WC_OK || lane->state != RMEM_LANE_OPEN)) {
 		if (completion->status >= RMEM_WC_NOTICE) {
-			complete_notice(dispatch, endpoint, completion);
+			dispatch_complete_notice(dispatch, endpoint, completion);
 			return;
 		}
 		complete_failed(dispatch, endpoint, lane, completion);
@@ -562,9 +365,9 @@ static void complete_one(struct rmem_dispatch *dispatch, const struct rmem_compl
 	rmem_lane_retire(lane, rmem_id_sequence(id), &dispatch->done);
 	lane->is_stalled = false;
 	if (lane->open > 0)
-		list_lane(dispatch, lane);
+		dispatch_list_lane(dispatch, lane);
 	if (endpoint->pending.first)
-		make_ready(dispatch, endpoint);
+		dispatch_make_ready(dispatch, endpoint);
 }
 
 void rmem_dispatch_complete(struct rmem_dispatch *dispatch,
@@ -574,21 +377,6 @@ void rmem_dispatch_complete(struct rmem_dispatch *dispatch,
 	for (unsigned i = 0; i < count; i++)
 		complete_one(dispatch, &completions[i]);
 	rmem_stats_add(&dispatch->metrics->stats, RMEM_STAT_COMPLETIONS, count);
-}
-
-unsigned rmem_dispatch_run_notices(struct rmem_dispatch *dispatch)
-{
-	unsigned count = 0;
-
-	while (rmem_dispatch_has_notices(dispatch)) {
-		/* A copy: the callback may poll. */
-		struct rmem_inbound inbound = dispatch->inbox[dispatch->inbox_head++];
-
-		count++;
-		if (dispatch->notice)
-			dispatch->notice(dispatch->notice_user, inbound.server, &inbound.notice);
-	}
-	return count;
 }
 
 unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch)
