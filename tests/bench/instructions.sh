@@ -69,7 +69,8 @@ row 512 256 --lanes 8
 row 512 256 --chunk off
 row 64 256
 row 4096 256
-row 4096 256 --layout contiguous
+# Eight merge into one. Longer copies are a rep movsb, which counts as an instruction a byte.
+row 512 256 --layout contiguous --chunk 4KiB
 row 512 16
 row 512 1
 least=''
