@@ -7,8 +7,8 @@
  * exchange (version, regions, incarnation) and reports the peer's end. Lanes hang off a
  * connection, one queue pair each, and complete into the completion queue of their reactor.
  *
- * Contract of every provider (tests/unit/test_fabric_conformance.c, test_fabric_queues.c and
- * test_fabric_errors.c hold all of them to it):
+ * Contract of every provider (tests/unit/test_fabric_conformance.c, test_fabric_queues.c,
+ * test_fabric_notices.c and test_fabric_errors.c hold all of them to it):
  *  - a lane executes its work requests in order and completes them in order; an unsignaled one
  *    completes silently with the next signaled one; an unsignaled one that fails completes with an
  *    error and its own id;

@@ -208,9 +208,12 @@ static void open_memory(struct rig *rig)
 			 0);
 }
 
+uint32_t rig_notices;
+
 void rig_open(struct rig *rig, const struct rig_shape *shape)
 {
-	const struct rmem_lane_options lane = {.depth = shape->depth, .inline_bytes = 64};
+	const struct rmem_lane_options lane = {
+		.depth = shape->depth, .inline_bytes = 64, .notices = rig_notices};
 	struct rmem_server_options options;
 	static unsigned serial;
 	struct rmem_error error;

@@ -60,6 +60,9 @@ void rig_folder_make(void);
 void rig_folder_remove(void);
 const char *rig_folder(void);
 
+/* Notices that lanes of a rig get from now on; 0, at first: none. */
+extern uint32_t rig_notices;
+
 /* Starts everything; the memory is zero. */
 void rig_open(struct rig *rig, const struct rig_shape *shape);
 /* Aborts and drains the lanes, then takes all of it down. */

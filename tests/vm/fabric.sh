@@ -9,6 +9,7 @@ export CK_TIMEOUT_MULTIPLIER=5 # emulated, and with company
 export RMEM_TEST_VERBS=$A
 [ ! -x "$RMEM_BUILD/tests/unit/test_auth" ] || "$RMEM_BUILD/tests/unit/test_auth"
 "$RMEM_BUILD/tests/unit/test_fabric_conformance"
+"$RMEM_BUILD/tests/unit/test_fabric_notices"
 "$RMEM_BUILD/tests/unit/test_fabric_queues"
 "$RMEM_BUILD/tests/unit/test_fabric_errors"
 "$RMEM_BUILD/tests/unit/test_engine"
