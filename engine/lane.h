@@ -35,7 +35,7 @@ static inline uint64_t rmem_id_base(unsigned server, unsigned lane, uint32_t gen
 
 static inline unsigned rmem_id_server(uint64_t id)
 {
-	return (unsigned)(id >> 55);
+	return (uint8_t)(id >> 55);
 }
 
 static inline unsigned rmem_id_lane(uint64_t id)
