@@ -211,6 +211,8 @@ static unsigned take_requests(struct rmem_watch *watch)
 		if (count == BACKLOG)
 			call_helper(channel->helper);
 	}
+	if (count == 0)
+		data_thread_idle(channel->data);
 	channel->more = count > 0 && (channel->found || count > 1);
 	channel->found = count > 0;
 	if (count > 0) {

@@ -247,6 +247,8 @@ static int create_pool(struct data_shared *shared, struct rmem_error *error)
 	status = dirty_pool_create(shared->engine, &arena, &shared->pool, error);
 	if (status == 0)
 		shared->pool_high = shared->pool->count / 2;
+	if (status == 0)
+		shared->pool_low = shared->pool->count / 16 + 1;
 	return status;
 }
 

@@ -111,6 +111,9 @@ int data_thread_create(struct data_shared *shared, struct rmem_reactor *reactor,
 		       struct data_thread **thread) RMEM_MUST_CHECK;
 void data_thread_destroy(struct data_thread *thread); /* nothing may be in flight */
 
+/* The thread has nothing to do just now: sends a little of what is dirty. */
+void data_thread_idle(struct data_thread *thread);
+
 /* The mount ends: flushes what is dirty, without waiting for its age. True: nothing is left; until
  * then drive the reactor and ask again. `give_up`: what cannot be flushed at once is dropped. */
 bool data_thread_drain(struct data_thread *thread, bool give_up);

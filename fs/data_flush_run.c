@@ -88,7 +88,7 @@ static void take_oldest(struct data_flush *flush)
 	bool sorted = true;
 
 	flush->count = 0;
-	for (; page != NULL && flush->count < FLUSH_PAGES; page = page->newer) {
+	for (; page != NULL && flush->count < flush->most; page = page->newer) {
 		assert(page->state == DIRTY_IDLE); /* one flush a file */
 		page->state = DIRTY_WRITING;
 		if (flush->count > 0 && flush->pages[flush->count - 1]->number > page->number)
@@ -396,7 +396,7 @@ static void resume(struct io_waiter *waiter)
 	rmem_reactor_call(flush->thread->reactor, &flush->call);
 }
 
-void data_flush_start(struct data_thread *thread, struct inode *inode)
+void data_flush_start(struct data_thread *thread, struct inode *inode, uint32_t most)
 {
 	struct data_flush *flush = thread->free_flush;
 
@@ -404,6 +404,7 @@ void data_flush_start(struct data_thread *thread, struct inode *inode)
 	thread->active++;
 	flush->thread = thread;
 	flush->inode = inode;
+	flush->most = most;
 	flush->waiter = (struct io_waiter){.resume = resume};
 	flush->call.fn = run_called;
 	pthread_mutex_lock(&inode->lock);

@@ -16,6 +16,7 @@ struct data_shared {
 	struct rmem_memory *zeros_memory;
 	struct dirty_pool *pool; /* NULL: all writes go through */
 	uint32_t pool_high;	 /* used pages from which on they are flushed whatever their age */
+	uint32_t pool_low;	 /* and from which on, when a thread has nothing else to do */
 	unsigned thread_count;
 	struct data_thread *threads[DATA_THREADS_MAX]; /* constant once one is driven */
 	_Atomic(uint64_t) flushed_pages, flush_batches, flush_errors, used_max; /* relaxed */

@@ -28,9 +28,11 @@ struct stage {
 	struct data_request *request;
 	struct inode *inode;
 	struct dirty_file *file;
-	uint64_t begin, end; /* of the write */
-	uint64_t size;	     /* of the file, before */
-	uint32_t need;	     /* pages to take from the request */
+	uint64_t begin, end;  /* of the write */
+	uint64_t size;	      /* of the file, before */
+	uint32_t need;	      /* pages to take from the request */
+	uint64_t seen_number; /* looked up last, and what was found */
+	struct dirty_page *seen;
 };
 
 /* The bytes that become dirty on one page: zeros in [from, data), those of the write in
@@ -61,8 +63,10 @@ static struct span span_of(const struct stage *stage, uint64_t number, bool fres
 /* Whether the page's dirty bytes stay one stretch; counts what it takes. */
 static bool fits(struct stage *stage, uint64_t number, const struct span *span)
 {
-	const struct dirty_page *page = dirty_find(stage->file, number);
+	struct dirty_page *page = dirty_find(stage->file, number);
 
+	stage->seen_number = number;
+	stage->seen = page;
 	if (page == NULL) {
 		stage->need++;
 		return true;
@@ -122,7 +126,10 @@ static int check_end(struct stage *stage, struct span *span)
 /* A page that may be changed. */
 static struct dirty_page *open_page(struct stage *stage, uint64_t number)
 {
-	struct dirty_page *page = dirty_find(stage->file, number), *fresh;
+	struct dirty_page *page = number == stage->seen_number
+					  ? stage->seen /* all there is of a short write */
+					  : dirty_find(stage->file, number);
+	struct dirty_page *fresh;
 
 	if (page != NULL && page->state == DIRTY_IDLE)
 		return page;
@@ -224,6 +231,7 @@ static int try_stage(struct data_shared *shared, struct data_request *request)
 		.begin = request->offset,
 		.end = request->offset + request->length,
 		.size = inode->attr.size,
+		.seen_number = UINT64_MAX,
 	};
 	uint64_t from = rmem_round_down(stage.begin, PAGE), to = rmem_round_up(stage.end, PAGE);
 	struct span end_span;

@@ -11,7 +11,7 @@
 #include "fs/volume.h"
 
 #define PAGE	VOLUME_PAGE_BYTES
-#define CROWDED 2 /* pages a bucket that make the index grow */
+#define CROWDED 1 /* pages a bucket that make the index grow */
 #define GROWTH	4 /* by so much */
 
 uint32_t dirty_now_ms(void)

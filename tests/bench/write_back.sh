@@ -7,7 +7,9 @@
 #
 # RMEM_BENCH_ROUNDS  rounds (5)             RMEM_BENCH_MS  length of one run (1500)
 # RMEM_BENCH_ROWS    a regular expression: only these rows
-# RMEM_BENCH_MAX_KIB largest block (1024)    RMEM_TEST_VERBS  as for scenarios: over RDMA, in the guest
+# RMEM_MOUNT_OPTIONS for both mounts; with "--set engine.poll=event" no reactor spins, so that the CPU
+#                    column is what an operation takes, on a busy machine as well
+# RMEM_TEST_VERBS    as for scenarios: over RDMA, in the guest
 # RMEM_BENCH_FILE    size of the file in MiB (128)
 # shellcheck source=tests/support/lib.sh
 source "$RMEM_LIB"
