@@ -22,7 +22,7 @@
 enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 #define PROGRESS_MS 200u
-#define JOIN_MS	    5000u
+#define JOIN_MS	    10000u
 
 enum phase { WARMING, RUNNING, ENDED };
 

@@ -47,14 +47,14 @@ fails 'touched can.t be accessed at byte [0-9]+: it was truncated to 1048576 byt
 set -m
 under
 kill -INT "$pid"
-ended "$pid" 5 memtouch || fail "SIGINT: status $?"
+ended "$pid" 15 memtouch || fail "SIGINT: status $?"
 set +m
 grep -q 'ended by: SIGINT' "$WORK/out.log" || fail "no summary: $(cat "$WORK/out.log")"
 # A mount that does not answer: the word comes, and the end with the mount.
 under
 kill -STOP "$MOUNT_PID"
 kill -TERM "$pid"
-wait_for 15 "the word of an access that hangs" grep -q 'a thread hangs in an access to .*touched' "$WORK/out.log"
+wait_for 30 "the word of an access that hangs" grep -q 'a thread hangs in an access to .*touched' "$WORK/out.log"
 kill -CONT "$MOUNT_PID"
 fails 'a thread hangs' "a mount that hangs"
 under
