@@ -14,3 +14,16 @@ export RMEM_TEST_VERBS=$A
 "$RMEM_BUILD/tests/unit/test_fabric_errors"
 "$RMEM_BUILD/tests/unit/test_engine"
 "$RMEM_BUILD/tests/unit/test_notices"
+
+# rmem-bench between the two ends, with what it moves compared: every size class, operation and mode.
+rmem-bench echo --listen "verbs://$B:7472" >/tmp/echo.log 2>&1 &
+echo_pid=$!
+wait_until 60 grep -q "echoes at" /tmp/echo.log
+for op in write read; do
+    rmem-bench bw --op $op --size 512:64KiB --batch 16 --iterations 4 --repeat 1 --verify \
+        --server "verbs://$B:7472" --overwrite --set engine.detect=10s
+done
+rmem-bench lat --op all --size 4KiB --iterations 20 --repeat 1 --idle 0 --verify \
+    --server "verbs://$B:7472" --overwrite --answer "verbs://$A:7473" --set engine.detect=10s
+kill $echo_pid
+wait $echo_pid
