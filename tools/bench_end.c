@@ -9,7 +9,7 @@
 #include "engine/base/timer.h"
 #include "tools/bench_worker.h"
 
-#define NOTICES	   64  /* there is one under way; a grant for half of them is a message more */
+#define NOTICES	   256 /* a grant, a message of its own, goes after half of them */
 #define LOOK_TURNS 32  /* turns between looks at the clock */
 #define NAP_MS	   100 /* between looks at the stop flag */
 #define YIELD_NS   (10 * (uint64_t)RMEM_NS_PER_US)
