@@ -14,9 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POLL_MAX   32
-#define ACK_MAX	   1024
-#define RING_BYTES (16 * 1024) /* no more than one request goes beyond with one doorbell */
+#define POLL_MAX    32
+#define ACK_MAX	    1024
+#define RING_BYTES  (16 * 1024) /* no more than one request goes beyond with one doorbell */
+#define READ_WEIGHT 2048 /* soft-RoCE answers each read from a softirq of its own: 8 at a time */
 
 /* --- Completion queues -------------------------------------------------------------------------
  */
@@ -205,7 +206,7 @@ static inline bool translate_transfer(struct rmem_lane_link *link, uint32_t at,
 	to->send_flags = (wr->flags & RMEM_WR_SIGNALED) != 0 ? IBV_SEND_SIGNALED : 0;
 	to->wr.rdma.remote_addr = wr->remote_address;
 	to->wr.rdma.rkey = wr->remote_key;
-	link->chain_bytes += total;
+	link->chain_bytes += wr->op == RMEM_WR_READ && total < READ_WEIGHT ? READ_WEIGHT : total;
 	if ((wr->flags & RMEM_WR_INLINE) == 0)
 		return true;
 	to->send_flags |= IBV_SEND_INLINE;
