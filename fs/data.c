@@ -248,7 +248,7 @@ static int create_pool(struct data_shared *shared, struct rmem_error *error)
 	if (status == 0)
 		shared->pool_high = shared->pool->count / 2;
 	if (status == 0)
-		shared->pool_low = shared->pool->count / 16 + 1;
+		shared->pool_low = shared->pool->count / 4 + 1;
 	return status;
 }
 

@@ -138,7 +138,7 @@ static void look_at_files(struct data_thread *thread)
 }
 
 /* At queue depth 1 a thread waits as long as it works. What it sends then costs the next request
- * little or nothing; a sixteenth of the memory is left for what is soon written again. */
+ * little or nothing; a quarter of the memory is left for what is soon written again. */
 void data_thread_idle(struct data_thread *thread)
 {
 	const struct data_shared *shared = thread->shared;
