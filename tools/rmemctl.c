@@ -69,7 +69,10 @@ static int command_set(const struct command_options *options)
 		return RMEMCTL_FAILED;
 	}
 	if (ask_mount(options->conf, request, &answer, &error) != 0) {
-		fprintf(stderr, "rmemctl: the mount %s\n", error.text);
+		fprintf(stderr, "rmemctl: the mount %s%s\n", error.text,
+			error.code == -ENOENT || error.code == -ECONNREFUSED
+				? "; is the volume mounted?"
+				: "");
 		return RMEMCTL_FAILED;
 	}
 	status = strcmp(answer, "ok\n") == 0 ? RMEMCTL_OK : RMEMCTL_FAILED;

@@ -124,6 +124,7 @@ mount_kill
 exec 3>&- || true
 timeout 20 umount -l "$MNT" || true
 says '^note: .*1 deleted' ctl check
+refused 2 'is the volume mounted' "$RMEMCTL" -c "$CONF" set log.level=info
 same dead "$(ctl status --json | field "d['mounts'][0]['state']")" "the session of a dead mount"
 ctl check --repair
 same "0 0" "$(ctl status --json | field "d['orphans'], len(d['mounts'])" | tr -d '(,)')" "after the repair"
