@@ -12,8 +12,9 @@
 #define __has_feature(feature) 0
 #endif
 #if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-/* LMDB is not built with the sanitizer: how it orders its map between threads is not seen. */
-const char *__tsan_default_suppressions(void);
+/* LMDB is not built with the sanitizer: how it orders its map between threads is not seen.
+ * Weak, since a program may be made of several files that include this. */
+__attribute__((weak)) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
 	return "called_from_lib:liblmdb\n";
