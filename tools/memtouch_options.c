@@ -135,7 +135,7 @@ static int set_time(const struct option *option, const char *value, uint64_t *fi
 		uint64_t ms;
 	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
 	size_t digits = strspn(value, "0123456789");
-	uint64_t number;
+	uint64_t number = 0;
 
 	for (size_t i = 0; i < RMEM_COUNT_OF(units); i++) {
 		int rc;
@@ -145,7 +145,7 @@ static int set_time(const struct option *option, const char *value, uint64_t *fi
 		rc = read_digits(value, digits, &number);
 		if (rc == -EINVAL)
 			break;
-		if (rc == -ERANGE || number == 0 || number > option->max / units[i].ms)
+		if (rc != 0 || number == 0 || number > option->max / units[i].ms)
 			return rmem_fail(error, EINVAL,
 					 "--%s: %s is out of range: from 1ms to %" PRIu64 "s",
 					 option->name, value, option->max / 1000);
