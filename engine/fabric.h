@@ -140,6 +140,10 @@ struct rmem_notice;
 struct rmem_fabric {
 	const char *scheme; /* of the URL: "shm", "verbs" */
 
+	/* Transfers are copies that lane_post() makes itself, with this processor: when it returns,
+	 * the bytes have moved. Copying them elsewhere first, to answer early, can only cost. */
+	bool is_copy;
+
 	/* The port that leads to `url`: made if need be, and shared by URLs that use the same
 	 * device: those get the same pointer, and close it once for each time they opened it.
 	 * Checks the URL; doesn't wait for the peer. Errors: -EINVAL, -ENODEV, ... */

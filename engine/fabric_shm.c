@@ -566,6 +566,7 @@ static int lane_post(struct rmem_lane_link *link, struct rmem_wr *chain, struct 
 
 const struct rmem_fabric rmem_fabric_shm = {
 	.scheme = "shm",
+	.is_copy = true,
 	.port_open = shm_port_open,
 	.port_close = shm_port_close,
 	.port_limits = shm_port_limits,

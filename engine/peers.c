@@ -333,6 +333,7 @@ int rmem_peers_info(struct rmem_peers *peers, unsigned server, struct rmem_serve
 	}
 	at = peers->servers[server];
 	memcpy(info->url, at->url, sizeof(info->url));
+	info->is_copy = rmem_fabric_find(at->url)->is_copy; /* there is one: it was added */
 	info->state = at->state;
 	info->incarnation = at->incarnation;
 	info->region_count = at->region_count;

@@ -131,6 +131,9 @@ struct rmem_server_info {
 	uint64_t incarnation;  /* of the last successful connection; 0 before the first */
 	unsigned region_count; /* likewise */
 	struct rmem_region_info regions[RMEM_REGIONS_MAX];
+	/* The server is on this host, and a transfer is a copy made while it is posted: it costs
+	 * the caller's time, and nothing is left to wait for. Known from the URL, and constant. */
+	bool is_copy;
 	char last_error[256]; /* why it is not up; "" when it is */
 };
 

@@ -203,6 +203,26 @@ START_TEST(inline_bytes_are_taken_when_posted_from_any_memory)
 }
 END_TEST
 
+/* The filesystem does not stage writes for such a fabric: there is nothing to wait for. */
+START_TEST(a_fabric_that_copies_is_done_when_it_is_posted_to)
+{
+	struct rmem_completion completions[2];
+	struct rmem_wr wrs[2];
+
+	open_rig(_i);
+	ck_assert(rig.fabric->is_copy == (strcmp(rig.fabric->scheme, "shm") == 0));
+	rig_fill(rig.memory, 65536, 4);
+	wrs[0] = rig_wr(&rig, RMEM_WR_WRITE, 1, &(struct rig_place){0, 0, 0, 65536});
+	wrs[1] = rig_wr(&rig, RMEM_WR_READ, 2, &(struct rig_place){0, 0, 65536, 65536});
+	rig_chain(wrs, 2);
+	rig_post(&rig, 0, wrs);
+	if (rig.fabric->is_copy)
+		ck_assert_mem_eq(rig.memory, rig.memory + 65536, 65536);
+	ck_assert_uint_eq(rig_reap(&rig, completions, 2), 2);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fabric");
@@ -220,6 +240,8 @@ int main(void)
 	tcase_add_loop_test(moving, pieces_are_gathered_and_scattered_in_order, 0,
 			    rig_provider_count);
 	tcase_add_loop_test(moving, inline_bytes_are_taken_when_posted_from_any_memory, 0,
+			    rig_provider_count);
+	tcase_add_loop_test(moving, a_fabric_that_copies_is_done_when_it_is_posted_to, 0,
 			    rig_provider_count);
 	suite_add_tcase(suite, moving);
 	return run_suite(suite);
