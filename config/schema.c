@@ -105,7 +105,8 @@ const struct conf_key conf_schema[] = {
 		.initial = "through",
 		.help = "When a write is answered: `through` once its bytes are in remote memory; "
 			"`back` once they are in memory here, to be sent in large batches soon, at "
-			"fsync and at close. A server that is lost meanwhile then shows as EIO at "
+			"fsync and at close (writes to servers of this host go through: see "
+			"fs.stage_local). A server that is lost meanwhile then shows as EIO at "
 			"the "
 			"next fsync or close.",
 	},
@@ -140,6 +141,16 @@ const struct conf_key conf_schema[] = {
 		.initial = "128KiB",
 		.help = "With fs.write at `back`: a longer write goes through, because copying it "
 			"costs as much as sending it.",
+	},
+	{
+		.name = "fs.stage_local",
+		.type = CONF_BOOL,
+		.programs = MOUNT,
+		.initial = "false",
+		.help = "With fs.write at `back`: writes to servers of this host (`shm:`) wait to "
+			"be sent, too. Sending there is a copy, as keeping is, so they go through "
+			"otherwise. Worth it where such a server's pool is slower than memory, as "
+			"a DAX file is.",
 	},
 	{
 		.name = "fs.writeback_cache",

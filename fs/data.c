@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "engine/base/checked.h"
+#include "engine/base/log.h"
 #include "fs/data_plan.h"
 
 #define RETRY_MS 20 /* how often a request that waits for a lost server looks again */
@@ -232,6 +233,18 @@ void data_start(struct data_thread *thread, struct data_request *request)
 		data_enter(request);
 }
 
+/* They are what they are for as long as the mount lasts, up or down. */
+static bool all_are_local(struct rmem_engine *engine)
+{
+	struct rmem_server_info info;
+
+	for (unsigned i = 0; rmem_server_info(engine, i, &info) == 0; i++) {
+		if (!info.is_copy)
+			return false;
+	}
+	return true;
+}
+
 static int create_pool(struct data_shared *shared, struct rmem_error *error)
 {
 	const struct data_options *options = &shared->options;
@@ -244,6 +257,11 @@ static int create_pool(struct data_shared *shared, struct rmem_error *error)
 
 	if (options->dirty_bytes == 0)
 		return 0;
+	if (!options->stage_local && all_are_local(shared->engine)) {
+		rmem_log_info(RMEM_LOG_FS, "fs.write is back, but all servers are of this host: "
+					   "writes go through (see fs.stage_local)");
+		return 0;
+	}
 	status = dirty_pool_create(shared->engine, &arena, &shared->pool, error);
 	if (status == 0)
 		shared->pool_high = shared->pool->count / 2;

@@ -12,7 +12,8 @@
  *
  * With options.dirty_bytes, writes are "back": short ones end once they are copied into dirty pages
  * (data_stage.c), which data_flush.c takes to remote memory later. Space is allocated first, so
- * that a full volume is told to the writer. */
+ * that a full volume is told to the writer. What goes to servers of this host alone goes through
+ * all the same, unless options.stage_local: sending it is a copy, as staging it is. */
 #pragma once
 
 #include <stdatomic.h>
@@ -93,11 +94,13 @@ struct data_options {
 	uint64_t dirty_bytes;		 /* memory for dirty pages; 0: all writes go through */
 	unsigned dirty_age_ms;		 /* dirty pages are flushed when they are so old */
 	uint64_t stage_bytes;		 /* longer writes go through */
+	bool stage_local;		 /* stage writes to servers of this host, too */
 	enum rmem_huge_pages huge_pages; /* of the memory for dirty pages */
 	size_t stream_threshold_bytes;	 /* 0: the built-in default */
 };
 
-/* What all data threads of a mount share. */
+/* What all data threads of a mount share. The engine has its servers: when all of them are of this
+ * host, there will be nothing to stage, and no memory is taken for it. */
 int data_shared_create(struct rmem_engine *engine, struct volume *volume,
 		       const struct data_options *options, struct data_shared **shared,
 		       struct rmem_error *error) RMEM_MUST_CHECK;
@@ -119,7 +122,7 @@ void data_thread_idle(struct data_thread *thread);
 bool data_thread_drain(struct data_thread *thread, bool give_up);
 
 struct data_stats {
-	uint64_t dirty_bytes, dirty_bytes_max;
+	uint64_t dirty_bytes, dirty_bytes_max; /* the latter 0: nothing is ever staged */
 	uint64_t flushed_bytes, flush_batches, flush_errors;
 	uint64_t throttled; /* writes that had to wait for a free page */
 };

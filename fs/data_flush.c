@@ -340,8 +340,9 @@ bool data_stats_read(const struct data_shared *shared, struct data_stats *stats)
 {
 	const struct dirty_pool *pool = shared->pool;
 
+	*stats = (struct data_stats){0};
 	if (pool == NULL)
-		return false;
+		return shared->options.dirty_bytes > 0;
 	*stats = (struct data_stats){
 		.dirty_bytes = (uint64_t)dirty_pool_used(pool) * VOLUME_PAGE_BYTES,
 		.dirty_bytes_max = (uint64_t)pool->count * VOLUME_PAGE_BYTES,

@@ -14,7 +14,7 @@ struct data_shared {
 	struct data_options options;
 	void *zeros; /* one registered page of zeros, the source of padding */
 	struct rmem_memory *zeros_memory;
-	struct dirty_pool *pool; /* NULL: all writes go through */
+	struct dirty_pool *pool; /* NULL: all writes go through, also with options.dirty_bytes */
 	uint32_t pool_high;	 /* used pages from which on they are flushed whatever their age */
 	uint32_t pool_low;	 /* and from which on, when a thread has nothing else to do */
 	unsigned thread_count;

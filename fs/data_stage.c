@@ -3,6 +3,9 @@
  *
  * A write is staged as a whole or not at all, under the inode's lock, so it is a point in time for
  * everybody else. It goes through instead
+ *  - when all that it needs is on servers of this host, and none of it dirty: the transfer is a
+ *    copy, done when it is posted, so staging is the same work twice (options.stage_local asks for
+ *    it all the same). Where there are no other servers, nobody comes here: data.c has no pool;
  *  - when it is long: copying it once more would cost what sending it costs;
  *  - when it would leave a gap in the dirty bytes of a page that remote memory holds;
  *  - when a server that it needs is not there, so that the writer learns of it;
@@ -31,6 +34,7 @@ struct stage {
 	uint64_t begin, end;  /* of the write */
 	uint64_t size;	      /* of the file, before */
 	uint32_t need;	      /* pages to take from the request */
+	bool pays;	      /* some page is far away, or dirty already */
 	uint64_t seen_number; /* looked up last, and what was found */
 	struct dirty_page *seen;
 };
@@ -71,16 +75,21 @@ static bool fits(struct stage *stage, uint64_t number, const struct span *span)
 		stage->need++;
 		return true;
 	}
+	stage->pays = true;
 	if (page->state == DIRTY_WRITING)
 		stage->need++;
 	return span->from <= page->to && span->to >= page->from;
 }
 
-static bool is_reachable(const struct stage *stage, const struct extent_piece *piece)
+/* Whether the piece's server is there; sees whether it is far away. */
+static bool is_reachable(struct stage *stage, const struct extent_piece *piece)
 {
 	const struct volume_region *region = volume_region(stage->shared->volume, piece->region);
 
-	return piece->kind != EXTENT_HOLE && region != NULL && region->attached && !region->lost;
+	if (piece->kind == EXTENT_HOLE || region == NULL || !region->attached || region->lost)
+		return false;
+	stage->pays = stage->pays || !region->is_copy;
+	return true;
 }
 
 static int check_piece(struct stage *stage, const struct extent_piece *piece)
@@ -231,6 +240,7 @@ static int try_stage(struct data_shared *shared, struct data_request *request)
 		.begin = request->offset,
 		.end = request->offset + request->length,
 		.size = inode->attr.size,
+		.pays = shared->options.stage_local,
 		.seen_number = UINT64_MAX,
 	};
 	uint64_t from = rmem_round_down(stage.begin, PAGE), to = rmem_round_up(stage.end, PAGE);
@@ -249,7 +259,7 @@ static int try_stage(struct data_shared *shared, struct data_request *request)
 	result = check_end(&stage, &end_span);
 	for (int i = 0; result == 0 && i < count; i++)
 		result = check_piece(&stage, &pieces[i]);
-	if (result == 0 && stage.need > length_of(request->pages.got))
+	if (result == 0 && (!stage.pays || stage.need > length_of(request->pages.got)))
 		return NOT_THIS;
 	if (result == 0)
 		fill(&stage, pieces, (unsigned)count, &end_span);

@@ -194,6 +194,7 @@ void options_data(const struct conf *conf, struct data_options *data)
 		.dirty_bytes = back ? conf_size_bytes(conf, "fs.dirty_limit") : 0,
 		.dirty_age_ms = to_ms(conf_duration_us(conf, "fs.dirty_age")),
 		.stage_bytes = conf_size_bytes(conf, "fs.stage_max"),
+		.stage_local = conf_bool(conf, "fs.stage_local"),
 		.huge_pages = huge_pages(conf),
 		.stream_threshold_bytes = conf_size_bytes(conf, "staging.stream_threshold"),
 	};

@@ -33,12 +33,14 @@ struct volume_region {
 	uint32_t id;
 	uint32_t server_region; /* index on the server */
 	uint16_t server;	/* index in the engine */
-	bool placed;		/* region_lock: the two above are known */
+	bool is_copy;		/* of the server: transfers are copies of our own */
+	bool placed;		/* region_lock: the three above are known */
 	bool counted;		/* region_lock: the allocator has its bitmaps */
 	uint64_t incarnation;	/* of the content that files have there */
 	uint64_t length;	/* bytes */
 	/* The server is up, as far as we were told, and was seen with the incarnation that holds
-	 * our bytes. `server` and `server_region` are written once, before this is set first. */
+	 * our bytes. `server`, `server_region` and `is_copy` are written once, before this is set
+	 * first. */
 	_Atomic(bool) attached;
 	_Atomic(bool) lost; /* its memory is gone: reads are EIO, frees cost nothing */
 };

@@ -169,8 +169,10 @@ static void follow(struct volume *volume, unsigned server, const struct attach *
 	volume_regions_publish(volume, (uint32_t)attach->fields.region_next);
 }
 
-static int attach_region(struct volume *volume, unsigned server, uint32_t index, uint32_t id)
+static int attach_region(struct volume *volume, unsigned server, uint32_t index,
+			 const struct attach *attach)
 {
+	uint32_t id = attach->server.regions[index].id;
 	struct volume_region *region = &volume->regions[id];
 	int error;
 
@@ -182,6 +184,7 @@ static int attach_region(struct volume *volume, unsigned server, uint32_t index,
 			return error;
 		region->server = (uint16_t)server;
 		region->server_region = index;
+		region->is_copy = attach->info->is_copy;
 		region->placed = true;
 	}
 	/* Pairs with the acquire of whoever reads the fields above. */
@@ -199,7 +202,7 @@ static int attach_regions(struct volume *volume, unsigned server, const struct a
 		count = attach->info->region_count;
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		int error = attach_region(volume, server, i, attach->server.regions[i].id);
+		int error = attach_region(volume, server, i, attach);
 
 		if (error != 0)
 			return error;

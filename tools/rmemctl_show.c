@@ -140,6 +140,10 @@ static void show_writing(const char *live)
 	    !mount_number(live, "dirty_bytes_max", &room) ||
 	    !mount_number(live, "flush_errors", &errors))
 		return;
+	if (room == 0) {
+		printf("      writes back: never, all servers are of this host (fs.stage_local)\n");
+		return;
+	}
 	printf("      writes back: %s of %s dirty", human(dirty, used), human(room, all));
 	if (errors > 0)
 		printf(", %" PRIu64 " flush%s failed", errors, errors == 1 ? "" : "es");

@@ -8,7 +8,8 @@
 # RMEM_BENCH_ROUNDS  rounds (5)             RMEM_BENCH_MS  length of one run (1500)
 # RMEM_BENCH_ROWS    a regular expression: only these rows
 # RMEM_MOUNT_OPTIONS for both mounts; with "--set engine.poll=event" no reactor spins, so that the CPU
-#                    column is what an operation takes, on a busy machine as well
+#                    column is what an operation takes, on a busy machine as well. Over shm "back" goes
+#                    through, so both columns should be alike; "--set fs.stage_local=true" has it staged
 # RMEM_TEST_VERBS    as for scenarios: over RDMA, in the guest
 # RMEM_BENCH_FILE    size of the file in MiB (128)
 # shellcheck source=tests/support/lib.sh

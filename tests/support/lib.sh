@@ -239,20 +239,37 @@ mount_ended() {
     MOUNT_PID=
 }
 
+# What a mount's status says of writing back, as in: written_back dirty_bytes
+written_back() {
+    local answer
+    answer=$(timeout 10 "$RMEMCTL" -c "$CONF" status --json) || return 0
+    sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" <<<"$answer"
+}
+
+# A test that is run to see writes staged must stage some, or it tests nothing. Where mounts end it is
+# noted whether this one did; finish() wants one that did.
+note_staged() {
+    [[ ${MOUNT_OPTIONS[*]} == *fs.write=back* && ! -e $WORK/staged ]] || return 0
+    [[ $(written_back dirty_bytes)$(written_back flushed_bytes) =~ ^0*$ ]] || touch "$WORK/staged"
+}
+
 # mount_stop [MOUNTPOINT]: umount; the daemon must end well.
 mount_stop() {
+    note_staged
     timeout 20 umount "${1:-$MNT}" || fail "umount ${1:-$MNT} fails"
     mount_ended "$@"
 }
 
 # mount_term [MOUNTPOINT]: SIGTERM; the daemon must flush, unmount and end well.
 mount_term() {
+    note_staged
     kill -TERM "$MOUNT_PID"
     mount_ended "$@"
 }
 
 # mount_kill: SIGKILL; the mount point stays behind, stale.
 mount_kill() {
+    note_staged
     kill -KILL "$MOUNT_PID"
     ended "$MOUNT_PID" 10 rmemfs 2>/dev/null || true
     MOUNT_PID=
@@ -281,6 +298,7 @@ store_clean() {
 finish() {
     local name
     [ -z "$MOUNT_PID" ] || mount_stop
+    [[ ${MOUNT_OPTIONS[*]} != *fs.write=back* || -e $WORK/staged ]] || fail "no write was staged"
     store_clean
     for name in "${!SERVER_PID[@]}"; do
         server_stop "$name"

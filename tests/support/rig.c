@@ -27,7 +27,8 @@ void rig_start_server(struct rig *rig, unsigned index, uint64_t pool_bytes)
 	struct rmem_error error = {0};
 	char url[sizeof(server->url)], backing[160];
 
-	snprintf(url, sizeof(url), "shm:%s/s%u.sock", rig->folder, index);
+	snprintf(url, sizeof(url), "shm:%s/%s%u.sock", rig->folder,
+		 rig->options.far >> index & 1 ? "far" : "s", index);
 	memcpy(server->url, url, sizeof(url));
 	rmem_server_options_init(&options);
 	options.pool.size_bytes = pool_bytes;
@@ -119,6 +120,7 @@ void rig_start(struct rig *rig, const struct rig_options *options)
 		.dirty_bytes = options->dirty_bytes,
 		.dirty_age_ms = options->dirty_age_ms,
 		.stage_bytes = options->stage_bytes,
+		.stage_local = options->stage_local,
 	};
 	struct rmem_error error = {0};
 	char url[256];

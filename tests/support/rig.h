@@ -26,9 +26,12 @@ struct rig_options {
 	unsigned wait_ms;
 	bool keeps_memory; /* a server that is stopped and started again has its bytes */
 	bool follows;	   /* the volume is told when servers come and go, as by the mount */
-	/* With dirty_bytes: writes are back. */
+	/* With dirty_bytes: writes are back. Servers are of this host. */
 	uint64_t dirty_bytes, stage_bytes;
 	unsigned dirty_age_ms;
+	bool stage_local;
+	/* Servers, as a set, that count as far away. For programs with far_fabric_dep. */
+	unsigned far;
 };
 
 struct rig {

@@ -208,6 +208,19 @@ static void soil_pool(struct rig *rig, struct data_request *request)
 	inode_unref(rig->volume, root, 1);
 }
 
+/* What is to be staged must have been, and nothing else. */
+static void check_staged(const struct rig *rig)
+{
+	struct data_stats stats;
+
+	if (!data_stats_read(rig->data, &stats))
+		return;
+	if (rig->options.stage_local || rig->options.far != 0)
+		ck_assert_uint_gt(stats.flushed_bytes, 0);
+	else
+		ck_assert_uint_eq(stats.dirty_bytes_max, 0);
+}
+
 static void random_operations(const struct rig_options *options, unsigned seed)
 {
 	struct data_request *request = calloc(1, sizeof(*request));
@@ -225,6 +238,7 @@ static void random_operations(const struct rig_options *options, unsigned seed)
 	compare(&rig, 0, request, inode, model);
 	ck_assert_int_eq(run_kind(&rig, 0, request, DATA_SYNC, inode, 0, 0), 0);
 	compare(&rig, 0, request, inode, model);
+	check_staged(&rig);
 	inode_unref(rig.volume, inode, 1);
 	rmem_staging_put(rmem_engine_reactor(rig.engine, 0), request->buffer);
 	rig_stop(&rig);
@@ -268,15 +282,33 @@ static const struct {
 	{PAGE, PAGE, 10000},
 };
 
-START_TEST(random_operations_written_back_match_the_model)
+static struct rig_options written_back(const struct rig_options *usual, int round)
 {
-	struct rig_options options = _i % 2 ? three_servers : one_server;
-	unsigned setting = (unsigned)_i % RMEM_COUNT_OF(back_settings);
+	struct rig_options options = *usual;
+	unsigned setting = (unsigned)round % RMEM_COUNT_OF(back_settings);
 
 	options.dirty_bytes = back_settings[setting].dirty_bytes;
 	options.stage_bytes = back_settings[setting].stage_bytes;
 	options.dirty_age_ms = back_settings[setting].age_ms;
+	return options;
+}
+
+START_TEST(random_operations_written_back_match_the_model)
+{
+	struct rig_options options = written_back(_i % 2 ? &three_servers : &one_server, _i);
+
+	options.stage_local = true;
 	random_operations(&options, 37 + (unsigned)_i);
+}
+END_TEST
+
+/* Some writes are staged and some are not, in one file and over each other; or none. */
+START_TEST(random_operations_written_back_to_far_servers_alone_match_the_model)
+{
+	struct rig_options options = written_back(&three_servers, _i);
+
+	options.far = _i < 8 ? 1u << (_i % 3) : 0;
+	random_operations(&options, 53 + (unsigned)_i);
 }
 END_TEST
 
@@ -457,6 +489,8 @@ int main(void)
 	tcase_add_loop_test(tcase, random_operations_on_one_server_match_the_model, 0, 3);
 	tcase_add_loop_test(tcase, random_operations_over_three_servers_match_the_model, 0, 3);
 	tcase_add_loop_test(tcase, random_operations_written_back_match_the_model, 0, 8);
+	tcase_add_loop_test(
+		tcase, random_operations_written_back_to_far_servers_alone_match_the_model, 0, 10);
 	tcase_add_test(tcase, writers_on_shared_fresh_pages_lose_nothing);
 	tcase_add_test(tcase, lost_server_is_eio_and_its_new_memory_is_never_read_as_old);
 	tcase_add_test(tcase, full_pool_is_enospc_and_deleting_gives_space_back);

@@ -28,6 +28,7 @@ static const struct rig_options usual = {
 	.dirty_bytes = 4u << 20,
 	.dirty_age_ms = LONG,
 	.stage_bytes = 128u << 10,
+	.stage_local = true,
 	.follows = true,
 };
 
