@@ -140,7 +140,8 @@ const struct conf_key conf_schema[] = {
 		.multiple = 4 * KIB,
 		.initial = "128KiB",
 		.help = "With fs.write at `back`: a longer write goes through, because copying it "
-			"costs as much as sending it.",
+			"costs as much as sending it. No more than fs.dirty_limit, which it has "
+			"to fit into.",
 	},
 	{
 		.name = "fs.stage_local",
@@ -561,5 +562,6 @@ const struct conf_order conf_orders[] = {
 	{"engine.reconnect_min", "engine.reconnect_max"},
 	{"engine.post_batch", "engine.depth"},
 	{"engine.chunk", "staging.size"},
+	{"fs.stage_max", "fs.dirty_limit"},
 	{NULL, NULL},
 };

@@ -5,7 +5,7 @@
 # shellcheck source=tests/support/lib.sh
 source "$RMEM_LIB"
 need fio
-CONFIG_MORE='fs = { write = "back"; stage_local = true; dirty_limit = "64KiB"; dirty_age = "20ms"; };'
+CONFIG_MORE='fs = { write = "back"; stage_local = true; dirty_limit = "64KiB"; stage_max = "64KiB"; dirty_age = "20ms"; };'
 setup
 
 # verified NAME OPTION...

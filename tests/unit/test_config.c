@@ -178,12 +178,15 @@ START_TEST(values_that_contradict_each_other_are_told_with_their_origins)
 	ck_assert_int_eq(conf_set(conf, "store.url=lmdb:/s", &errors), 0);
 	ck_assert_int_eq(conf_set(conf, "engine.depth=8", &errors), 0);
 	ck_assert_int_eq(conf_set(conf, "engine.reconnect_min=10s", &errors), 0);
+	ck_assert_int_eq(conf_set(conf, "fs.dirty_limit=124KiB", &errors), 0);
 	ck_assert_int_eq(conf_check(conf, &errors), -EINVAL);
-	ck_assert_uint_eq(errors.count, 2);
+	ck_assert_uint_eq(errors.count, 3);
 	ck_assert_str_eq(errors.list[0].text, "engine.reconnect_min is 10s (--set), which is more "
 					      "than engine.reconnect_max, 5s (default)");
 	ck_assert_str_eq(errors.list[1].text, "engine.post_batch is 32 (default), which is more "
 					      "than engine.depth, 8 (--set)");
+	ck_assert_str_eq(errors.list[2].text, "fs.stage_max is 128KiB (default), which is more "
+					      "than fs.dirty_limit, 124KiB (--set)");
 }
 END_TEST
 

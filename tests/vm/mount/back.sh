@@ -8,7 +8,7 @@ need fio
 over_verbs || skip "needs RMEM_TEST_VERBS"
 POOL_SIZE=64MiB
 CONFIG_MORE='staging = { size = "16MiB"; };
-    fs = { write = "back"; dirty_limit = "64KiB"; dirty_age = "20ms"; };'
+    fs = { write = "back"; dirty_limit = "64KiB"; stage_max = "64KiB"; dirty_age = "20ms"; };'
 config_write one two
 server_start one
 server_start two
