@@ -352,6 +352,10 @@ int main(int argc, char **argv)
 		puts("memtouch " RMEM_VERSION);
 	if (action != TOUCH_RUN)
 		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	if (run.options.no_avx512 && !run.options.nt_stores)
+		fputs("memtouch: --no_avx512 changes nothing without --nt_stores: ordinary stores "
+		      "are taken\n",
+		      stderr);
 	run.result.options = &run.options;
 	run.show_progress = isatty(STDERR_FILENO) != 0;
 	rc = run_all(&run, &error);

@@ -18,6 +18,8 @@ done
 [ "$(grep -cE "$line" "$WORK/rates")" -ge 3 ] || fail "lines of rates: $(cat "$WORK/rates")"
 ! grep -qvE "$line" "$WORK/rates" || fail "other lines: $(cat "$WORK/rates")"
 says 'ended by: once' "${touches[@]}" --once
+says 'no_avx512 changes nothing without --nt_stores' "${touches[@]}" --once --no_avx512
+[ -z "$("${touches[@]}" --once --no_avx512 --nt_stores 2>&1 >/dev/null)" ] || fail "a message without need"
 need python3
 "${touches[@]}" --json --duration 300ms --stat_ival 100 --verify --nt_stores >"$WORK/json"
 python3 - "$WORK/json" <<'END'
