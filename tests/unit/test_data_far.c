@@ -167,8 +167,8 @@ START_TEST(a_write_over_both_is_staged_whole)
 }
 END_TEST
 
-/* The end of the file on a far page that is dirty: a near write behind it makes the rest of that page
- * zeros, so it is staged with it. */
+/* The end of the file on a far page that is dirty: a near write behind it makes the rest of that
+ * page zeros, so it is staged with it. */
 START_TEST(a_near_write_behind_a_dirty_far_end_is_staged)
 {
 	struct far_test test;
