@@ -235,7 +235,8 @@ const struct conf_key conf_schema[] = {
 		.max = 1 * SEC,
 		.initial = "50us",
 		.help = "How long an idle reactor polls before it sleeps, with engine.poll at "
-			"`adaptive`.",
+			"`adaptive`; up to 16 times as long for transfers that are under way, "
+			"where those take longer than this.",
 	},
 	{
 		.name = "engine.chunk",

@@ -395,6 +395,7 @@ unsigned rmem_dispatch_run_done(struct rmem_dispatch *dispatch)
 			rmem_histogram_record(&dispatch->metrics->latency_ns[batch->op],
 					      rmem_now_ns() - batch->engine.submitted_ns);
 		count++;
+		dispatch->under_way--;
 		batch->engine.next = batch; /* has ended, for rmem_batch_status() */
 		if (RMEM_LIKELY(batch->done != NULL))
 			batch->done(batch, status);

@@ -80,6 +80,7 @@ struct rmem_dispatch {
 	struct rmem_endpoint *draining;
 	struct rmem_metrics *metrics;
 	uint32_t server_count; /* servers that exist, connected or not */
+	uint32_t under_way;    /* batches submitted whose end was not called back */
 	/* Tells the control thread to look at `failure` and `is_attached`. */
 	void (*notify)(void *user);
 	void *user;
@@ -106,6 +107,7 @@ static inline void rmem_dispatch_submit(struct rmem_dispatch *dispatch, struct r
 	rmem_sampler_start(&dispatch->metrics->sampler, &timer, RMEM_LOG_ENGINE);
 	batch->engine.submitted_ns = timer.start_ns;
 	rmem_batch_append(&dispatch->submitted, batch);
+	dispatch->under_way++;
 	rmem_stats_count(&dispatch->metrics->stats, RMEM_STAT_BATCHES);
 }
 

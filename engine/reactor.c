@@ -273,6 +273,26 @@ static bool is_time_to_look(const struct rmem_reactor *reactor, struct patience 
 	return reactor->poll == RMEM_POLL_EVENT || patience->turns % TICK_TURNS == 0;
 }
 
+/* Whether something is to come over the fabric, and not only what others may want at any time. */
+static bool is_expecting(const struct rmem_reactor *reactor)
+{
+	const struct rmem_dispatch *dispatch = &reactor->dispatch;
+
+	return dispatch->under_way > 0 || dispatch->notice != NULL || reactor->is_awaiting;
+}
+
+/* Returns what nap() does. */
+static int nap_and_learn(struct rmem_reactor *reactor, const struct patience *patience,
+			 int timeout_ms)
+{
+	uint32_t progress = reactor->progress;
+	int rc = nap(reactor, timeout_ms);
+
+	rmem_spin_learn(&reactor->spin, rmem_now_ns() - patience->idle_ns,
+			reactor->progress != progress);
+	return rc;
+}
+
 /* Naps if it is time to; returns what was done, -EINTR, or -ETIMEDOUT when the time is over. */
 static int look_at_clock(struct rmem_reactor *reactor, struct patience *patience, int timeout_ms)
 {
@@ -286,10 +306,16 @@ static int look_at_clock(struct rmem_reactor *reactor, struct patience *patience
 	left = left_ms(now_ns - patience->start_ns, timeout_ms);
 	if (left == 0)
 		return -ETIMEDOUT;
-	if (reactor->poll == RMEM_POLL_EVENT ||
-	    (reactor->poll == RMEM_POLL_ADAPTIVE && now_ns - patience->idle_ns >= reactor->spin_ns))
+	if (reactor->poll == RMEM_POLL_EVENT)
 		return nap(reactor, left);
-	return (int)turn(reactor);
+	if (reactor->poll == RMEM_POLL_BUSY)
+		return (int)turn(reactor);
+	if (is_expecting(reactor))
+		return now_ns - patience->idle_ns < reactor->spin.limit_ns
+			       ? (int)turn(reactor)
+			       : nap_and_learn(reactor, patience, left);
+	return now_ns - patience->idle_ns < reactor->spin.base_ns ? (int)turn(reactor)
+								  : nap(reactor, left);
 }
 
 unsigned rmem_reactor_run(struct rmem_reactor *reactor, int timeout_ms)
@@ -359,18 +385,22 @@ int rmem_notice_wait(struct rmem_reactor *reactor, unsigned server, uint32_t tra
 		     unsigned timeout_ms)
 {
 	uint64_t deadline_ns = rmem_deadline_in_ms(timeout_ms);
+	int rc = 0;
 
 	rmem_reactor_poll(reactor); /* takes in the table, if it is the first time */
-	while (!rmem_notice_has_arrived(reactor, server, transfer)) {
+	reactor->is_awaiting = true;
+	while (rc == 0 && !rmem_notice_has_arrived(reactor, server, transfer)) {
 		int left_ms = rmem_deadline_left_ms(deadline_ns);
 
 		if (server >= RMEM_SERVERS_MAX || !reactor->dispatch.endpoints[server])
-			return -ENOTCONN;
-		if (left_ms == 0)
-			return -ETIMEDOUT;
-		rmem_reactor_run(reactor, left_ms);
+			rc = -ENOTCONN;
+		else if (left_ms == 0)
+			rc = -ETIMEDOUT;
+		else
+			rmem_reactor_run(reactor, left_ms);
 	}
-	return 0;
+	reactor->is_awaiting = false;
+	return rc;
 }
 
 static void call_notice(void *user, unsigned server, const struct rmem_notice *notice)
@@ -470,7 +500,7 @@ static int fill(struct rmem_reactor *reactor, const struct rmem_reactor_options 
 	reactor->peers = options->peers;
 	reactor->index = options->index;
 	reactor->poll = engine->poll;
-	reactor->spin_ns = (uint64_t)engine->spin_us * RMEM_NS_PER_US;
+	rmem_spin_init(&reactor->spin, (uint64_t)engine->spin_us * RMEM_NS_PER_US);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "engine/base/spin.h"
 #include "engine/dispatch.h"
 #include "engine/peers.h"
 #include "engine/rmem.h"
@@ -38,7 +39,8 @@ struct rmem_reactor {
 	uint32_t turn;
 	uint32_t progress; /* moves when completions come */
 	enum rmem_poll_mode poll;
-	uint64_t spin_ns;
+	struct rmem_spin spin;
+	bool is_awaiting; /* somebody waits for a notice */
 	unsigned index;
 	struct rmem_queue queues[RMEM_PORTS_MAX];
 	struct rmem_arena arena;

@@ -37,7 +37,8 @@ struct rmem_notice;
 /* --- Options ---------------------------------------------------------------------------------- */
 
 enum rmem_poll_mode {
-	RMEM_POLL_ADAPTIVE, /* spin for spin_us, then arm, poll once more and sleep */
+	RMEM_POLL_ADAPTIVE, /* spin for spin_us (longer where that pays, see engine/base/spin.h),
+				then arm, poll once more and sleep */
 	RMEM_POLL_BUSY,	    /* never sleep */
 	RMEM_POLL_EVENT,    /* sleep at once */
 };

@@ -129,6 +129,7 @@ int rmem_server_create(const struct rmem_server_options *options, struct rmem_se
 		return rmem_fail(error, ENOMEM, "out of memory");
 	made->epoll_fd = made->stop.fd = made->spare_fd = -1;
 	made->options = *options;
+	rmem_spin_init(&made->spin, (uint64_t)options->spin_us * RMEM_NS_PER_US);
 	TAILQ_INIT(&made->waiting);
 	TAILQ_INIT(&made->greeted);
 	SLIST_INIT(&made->doors);
@@ -235,15 +236,28 @@ static unsigned take_in(struct rmem_server *server)
 	return came;
 }
 
+/* Notices came: a wait is over. */
+static void note_came(struct rmem_server *server)
+{
+	if (server->has_slept)
+		rmem_spin_learn(&server->spin, rmem_now_ns() - server->idle_ns, true);
+	server->has_slept = false;
+	server->idle_ns = 0;
+}
+
 /* Waits for descriptors, which tell of notices, too. What came before is seen by the last look. */
 static int sleep_until_event(struct rmem_server *server, int timeout_ms)
 {
 	struct server_intake *intake;
+	bool came;
 	int rc;
 
 	SLIST_FOREACH(intake, &server->intakes, link)
 	intake->arm(intake);
-	rc = look(server, take_in(server) > 0 ? 0 : timeout_ms);
+	came = take_in(server) > 0;
+	if (came)
+		note_came(server);
+	rc = look(server, came ? 0 : timeout_ms);
 	SLIST_FOREACH(intake, &server->intakes, link)
 	intake->disarm(intake);
 	return rc;
@@ -258,7 +272,7 @@ static bool may_spin(struct rmem_server *server)
 		return true;
 	if (server->idle_ns == 0)
 		server->idle_ns = now_ns;
-	return now_ns - server->idle_ns < (uint64_t)server->options.spin_us * RMEM_NS_PER_US;
+	return now_ns - server->idle_ns < server->spin.limit_ns;
 }
 
 /* One turn of `TURNS_PER_LOOK` looks at the clock and the descriptors. */
@@ -267,12 +281,12 @@ int server_turn(struct rmem_server *server, int timeout_ms)
 	if (server->options.poll == RMEM_POLL_EVENT || server->peer_count == 0)
 		return sleep_until_event(server, timeout_ms);
 	if (take_in(server) > 0)
-		server->idle_ns = 0;
-	if (++server->turns % TURNS_PER_LOOK != 0)
+		note_came(server);
+	if (++server->turns % TURNS_PER_LOOK != 0 && !server->has_slept)
 		return 0;
 	if (may_spin(server))
 		return look(server, 0);
-	server->idle_ns = 0;
+	server->has_slept = true;
 	return sleep_until_event(server, timeout_ms);
 }
 

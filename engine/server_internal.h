@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "engine/base/spin.h"
 #include "engine/control.h"
 #include "engine/notify.h"
 #include "engine/server.h"
@@ -174,7 +175,9 @@ struct rmem_server {
 	unsigned peer_count;
 	bool is_stopping;
 	unsigned turns;
-	uint64_t idle_ns;	   /* since when no notice has come; 0: not known */
+	uint64_t idle_ns; /* since when no notice has come; 0: not known */
+	bool has_slept;	  /* since then */
+	struct rmem_spin spin;
 	struct server_mail *mail;  /* NULL until a client of this machine wants notices */
 	struct verbs_house *verbs; /* what doors of that kind share; NULL: there are none */
 	/* Complaints about clients are limited, else a flood of clients is one of log lines. */

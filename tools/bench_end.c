@@ -130,7 +130,7 @@ int bench_end_connect(struct bench_end *end, const struct rmem_engine_options *o
 	own.reactor_count = 1;
 	own.poll = RMEM_POLL_BUSY; /* it has nothing to wait for */
 	own.notices = NOTICES;
-	end->spin_ns = (uint64_t)options->spin_us * RMEM_NS_PER_US;
+	rmem_spin_init(&end->spin, (uint64_t)options->spin_us * RMEM_NS_PER_US);
 	rc = connect_engine(end, &own, url, error);
 	if (rc != 0)
 		bench_end_disconnect(end);
@@ -239,16 +239,29 @@ static int doze(struct bench_end *end, unsigned timeout_ms)
 	return rc;
 }
 
+/* As a reactor and a server do it in that mode. */
+static int wait_adaptively(struct bench_end *end, unsigned timeout_ms)
+{
+	uint64_t start_ns;
+	int rc = spin(end, end->spin.limit_ns);
+
+	if (rc != -ETIMEDOUT || end->peer == NULL)
+		return rc;
+	start_ns = rmem_now_ns() - end->spin.limit_ns;
+	rc = doze(end, timeout_ms);
+	rmem_spin_learn(&end->spin, rmem_now_ns() - start_ns, rc == 0);
+	return rc;
+}
+
 int bench_end_wait(struct bench_end *end, enum rmem_poll_mode mode, unsigned timeout_ms)
 {
-	uint64_t timeout_ns = (uint64_t)timeout_ms * RMEM_NS_PER_MS;
-	int rc = -ETIMEDOUT;
+	int rc;
 
 	if (mode == RMEM_POLL_BUSY || end->peer == NULL)
-		rc = spin(end, timeout_ns);
+		rc = spin(end, (uint64_t)timeout_ms * RMEM_NS_PER_MS);
 	else if (mode == RMEM_POLL_ADAPTIVE)
-		rc = spin(end, end->spin_ns);
-	if (rc == -ETIMEDOUT && mode != RMEM_POLL_BUSY && end->peer != NULL)
+		rc = wait_adaptively(end, timeout_ms);
+	else
 		rc = doze(end, timeout_ms);
 	if (rc == 0)
 		end->next++;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/base/spin.h"
 #include "engine/rmem.h"
 #include "engine/server.h"
 #include "engine/staging.h"
@@ -27,7 +28,7 @@ struct bench_end {
 	void *local; /* what is written */
 	struct rmem_memory *memory;
 	uint64_t local_bytes;
-	uint64_t spin_ns;
+	struct rmem_spin spin;
 
 	struct rmem_segment segment;
 	struct rmem_notice notice; /* that goes */

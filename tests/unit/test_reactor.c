@@ -126,6 +126,68 @@ START_TEST(an_idle_reactor_sleeps_until_its_time_is_over)
 }
 END_TEST
 
+/* --- A fabric that is slower than the spin ---------------------------------------------------- */
+
+#define SLOW_SPIN_US 2000
+#define SLOW_US	     (4 * SLOW_SPIN_US)
+
+static atomic_bool is_over;
+
+static void *answer_late(void *argument)
+{
+	while (!atomic_load(&is_over)) {
+		if (fake_lane_waiting(0) == 0) {
+			usleep(100);
+			continue;
+		}
+		usleep(SLOW_US);
+		fake_run(0, 1);
+	}
+	return argument;
+}
+
+START_TEST(waits_that_a_longer_spin_outlasts_are_not_slept_through)
+{
+	struct rmem_segment segment = {.length = 4096};
+	struct rmem_batch batch = {.op = RMEM_WRITE, .segments = &segment, .segment_count = 1};
+	pthread_t thread;
+
+	start(RMEM_POLL_ADAPTIVE, SLOW_SPIN_US, FAKE_MANUAL);
+	segment.server = (uint16_t)server;
+	segment.local = rmem_staging_get(reactor);
+	pthread_create(&thread, NULL, answer_late, NULL);
+	for (unsigned i = 0; i < 30; i++) {
+		rmem_submit(reactor, &batch);
+		ck_assert_int_eq(rmem_batch_wait(reactor, &batch, LONG_MS), 0);
+	}
+	atomic_store(&is_over, true);
+	pthread_join(thread, NULL);
+	/* The first; and on a busy machine some that take many times as long. */
+	ck_assert_uint_ge(stat(RMEM_STAT_SLEEPS), 1);
+	ck_assert_uint_lt(stat(RMEM_STAT_SLEEPS), 15);
+	finish();
+}
+END_TEST
+
+START_TEST(a_transfer_that_does_not_end_is_slept_through)
+{
+	struct rmem_segment segment = {.length = 4096};
+	struct rmem_batch batch = {.op = RMEM_WRITE, .segments = &segment, .segment_count = 1};
+	uint64_t used_ns;
+
+	start(RMEM_POLL_ADAPTIVE, 50, FAKE_MANUAL);
+	segment.server = (uint16_t)server;
+	segment.local = rmem_staging_get(reactor);
+	rmem_submit(reactor, &batch);
+	used_ns = cpu_ns();
+	ck_assert_int_eq(rmem_batch_wait(reactor, &batch, 300), -ETIMEDOUT);
+	ck_assert_uint_lt(cpu_ns() - used_ns, 100 * (uint64_t)RMEM_NS_PER_MS);
+	fake_run(0, 1);
+	ck_assert_int_eq(rmem_batch_wait(reactor, &batch, LONG_MS), 0);
+	finish();
+}
+END_TEST
+
 static void on_signal(int number)
 {
 	(void)number;
@@ -186,6 +248,8 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, no_completion_is_lost_however_it_falls_around_the_sleep, 0, 4);
 	tcase_add_loop_test(tcase, an_idle_reactor_sleeps_until_its_time_is_over, 0, 2);
+	tcase_add_test(tcase, waits_that_a_longer_spin_outlasts_are_not_slept_through);
+	tcase_add_test(tcase, a_transfer_that_does_not_end_is_slept_through);
 	tcase_add_test(tcase, a_signal_ends_the_sleep);
 	tcase_add_test(tcase, latency_is_measured_only_when_asked_for);
 	suite_add_tcase(suite, tcase);

@@ -4,19 +4,22 @@
 # Messages a second and bandwidth of one queue pair, next to perftest: with its defaults (a doorbell
 # for each message) and with --post_list as long as our chains. Everybody has as many messages under way
 # and polls. Neighbours that continue each other merge: that is the last column.
+# RMEM_BENCH_TIMES  so many times the messages in a run (1), for a clock that shows the time
 . "$RMEM_VM/contest.sh"
 set -eu
 
 sizes=${*:-64 512 1024 2048 4096 16384 65536 1048576}
 chain=32
 
+times=${RMEM_BENCH_TIMES:-1}
+
 count_of() { # SIZE: messages in a run
     if [ "$1" -le 4096 ]; then
-        echo 2048
+        echo $((2048 * times))
     elif [ "$1" -le 16384 ]; then
-        echo 512
+        echo $((512 * times))
     else
-        echo 64
+        echo $((64 * times))
     fi
 }
 batch_of() { # SIZE: of two batches under way
