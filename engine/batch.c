@@ -239,6 +239,8 @@ int rmem_plan_fill(struct rmem_plan_target *target, struct rmem_batch *batch, st
 		wr->id = budget->id;
 		budget->bytes += (uint64_t)length;
 		budget->wr_count++;
+		if (batch->engine.segment == batch->segment_count)
+			return RMEM_PLAN_END;
 		count = alike_max(target, batch, segment, wr, budget);
 		if (count > 0) {
 			count = plan_alike(target, segment, count, wr);

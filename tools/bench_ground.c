@@ -7,6 +7,7 @@
 #include "engine/base/checked.h"
 #include "engine/base/timer.h"
 #include "engine/stream.h"
+#include "tools/bench_clock.h"
 #include "tools/bench_plot.h"
 
 static int use_given(struct bench_ground *ground, struct rmem_error *error)
@@ -47,9 +48,10 @@ int bench_ground_init(struct bench_ground *ground, const struct bench_line *line
 	int rc;
 
 	*ground = (struct bench_ground){.line = line};
+	bench_clock_init();
 	rc = bench_line_engine(line, &ground->engine, error);
 	if (rc == 0 && settings->plot != NULL)
-		rc = bench_plot_check(error);
+		rc = bench_plot_check(settings->plot, error);
 	if (rc == 0)
 		rc = use_given(ground, error);
 	if (rc == 0)

@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tools/bench_settings.h"
 
@@ -90,7 +91,22 @@ void bench_plot_script(const struct bench_plot *plot, FILE *out)
 	putc('\n', out);
 }
 
-int bench_plot_check(struct rmem_error *error)
+static int check_path(const char *path, struct rmem_error *error)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	bool is_new = fd >= 0;
+
+	if (fd < 0 && errno == EEXIST)
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return rmem_fail(error, errno, "--plot: can't write %s: %s", path, strerror(errno));
+	close(fd);
+	if (is_new)
+		unlink(path); /* until there is something to draw */
+	return 0;
+}
+
+int bench_plot_check(const char *path, struct rmem_error *error)
 {
 	extern char **environ;
 	char program[] = "gnuplot", version[] = "--version";
@@ -109,7 +125,7 @@ int bench_plot_check(struct rmem_error *error)
 	if (rc == 0 && (waitpid(pid, &status, 0) != pid || status != 0))
 		rc = ENOENT;
 	if (rc == 0)
-		return 0;
+		return check_path(path, error);
 	return rmem_fail(error, rc,
 			 "--plot needs gnuplot, which can't be run here: install it (Debian: "
 			 "gnuplot-nox), or take --json and draw it elsewhere");

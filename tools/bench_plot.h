@@ -31,8 +31,8 @@ struct bench_plot {
 	size_t curve_count;		       /* at least 1 */
 };
 
-/* Whether gnuplot can be run: -ENOENT, with what to do. */
-int bench_plot_check(struct rmem_error *error) RMEM_MUST_CHECK;
+/* Whether gnuplot can be run and `path` be written: -ENOENT and others, with what to do. */
+int bench_plot_check(const char *path, struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* Writes what gnuplot is to do. */
 void bench_plot_script(const struct bench_plot *plot, FILE *out);

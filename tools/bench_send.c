@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/timer.h"
+#include "tools/bench_clock.h"
 #include "tools/bench_echo.h"
 #include "tools/bench_numbers.h"
 
@@ -158,11 +158,11 @@ static int there_and_back(struct bench_send *send, enum rmem_poll_mode mode, uin
 static int64_t drive(struct bench_send *send, const struct bench_load *load,
 		     enum rmem_poll_mode mode, uint64_t count)
 {
-	uint64_t start_ns = rmem_now_ns(), last_ns = start_ns, done = 0;
+	uint64_t start_ns = bench_now_ns(), last_ns = start_ns, done = 0;
 
 	while (done < count && (load->limit_ns == 0 || last_ns - start_ns < load->limit_ns)) {
 		int rc = there_and_back(send, mode, load->size_bytes, NULL);
-		uint64_t now_ns = rmem_now_ns();
+		uint64_t now_ns = bench_now_ns();
 
 		if (rc != 0)
 			return rc;
@@ -214,7 +214,7 @@ int bench_send_measure(struct bench_send *send, const struct bench_load *load,
 	rc = there_and_back(send, mode, 0, hello);
 	if (rc == 0)
 		rc = drive(send, load, mode, load->warmup);
-	from_ns = rmem_now_ns();
+	from_ns = bench_now_ns();
 	cpu_ns = bench_thread_cpu_ns();
 	if (rc >= 0)
 		rc = drive(send, load, mode, load->iterations);
@@ -222,7 +222,7 @@ int bench_send_measure(struct bench_send *send, const struct bench_load *load,
 		return complain(send, (int)rc, error);
 	cpu_ns = bench_thread_cpu_ns() - cpu_ns;
 	result->values[BENCH_CPU_PERCENT] =
-		(double)cpu_ns * 100 / (double)(rmem_now_ns() - from_ns);
+		(double)cpu_ns * 100 / (double)(bench_now_ns() - from_ns);
 	result->values[BENCH_CPU_NS] = rc > 0 ? (double)cpu_ns / (double)rc : 0;
 	make_result(send, (uint64_t)rc, result);
 	return 0;

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "engine/base/checked.h"
-#include "engine/base/timer.h"
+#include "tools/bench_clock.h"
 
 /* Between looks at the stop flag while nothing ends. */
 #define RUN_MS 100
@@ -33,17 +33,6 @@ uint64_t bench_thread_cpu_ns(void)
 uint64_t bench_process_cpu_ns(void)
 {
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-/* What a processor counts time in, at the same pace whatever its frequency; 0 where there is no
- * such counter that a program may read. */
-static uint64_t read_ticks(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	return __builtin_ia32_rdtsc();
-#else
-	return 0;
-#endif
 }
 
 /* --- Keeping batches under way ---------------------------------------------------------------- */
@@ -83,7 +72,7 @@ static void ended(struct rmem_batch *batch, int status)
 {
 	struct bench_transfer *transfer = batch->user;
 	struct bench_worker *worker = transfer->worker;
-	uint64_t now_ns = rmem_now_ns();
+	uint64_t now_ns = bench_now_ns();
 
 	worker->in_flight--;
 	if (RMEM_UNLIKELY(status != 0)) {
@@ -108,7 +97,7 @@ static void ended(struct rmem_batch *batch, int status)
  * at least, so that sleeping and waking does not cost more than what is measured. */
 static uint64_t begin_due(struct bench_worker *worker)
 {
-	uint64_t now_ns = rmem_now_ns();
+	uint64_t now_ns = bench_now_ns();
 
 	if (!may_begin(worker, now_ns))
 		worker->waiting = NULL;
@@ -138,7 +127,7 @@ static void sleep_until(uint64_t when_ns)
 /* Returns what time it is. */
 static uint64_t start_clock(struct bench_worker *worker, uint64_t count, uint64_t limit_ns)
 {
-	uint64_t now_ns = rmem_now_ns();
+	uint64_t now_ns = bench_now_ns();
 
 	worker->goal = count;
 	worker->started = 0;
@@ -216,7 +205,7 @@ __attribute__((noinline)) void bench_worker_copy(struct bench_worker *worker, ui
 
 		copy_batch(&worker->transfers[flight * worker->chains].batch, local, twin);
 		flight = flight + 1 < worker->load->in_flight ? flight + 1 : 0;
-		now_ns = rmem_now_ns();
+		now_ns = bench_now_ns();
 		worker->latencies_ns[worker->ended] = now_ns - start_ns;
 		worker->ends_ns[worker->ended++] = now_ns;
 	}
@@ -238,13 +227,13 @@ static void measure(struct bench_worker *worker)
 	uint64_t cpu_ns, ticks;
 
 	rmem_stats_read(stats, &before);
-	worker->from_ns = rmem_now_ns();
-	ticks = read_ticks();
+	worker->from_ns = bench_now_ns();
+	ticks = bench_ticks();
 	cpu_ns = bench_thread_cpu_ns();
 	run_load(worker, worker->load->iterations);
 	worker->cpu_ns = bench_thread_cpu_ns() - cpu_ns;
-	worker->ticks = read_ticks() - ticks;
-	worker->until_ns = rmem_now_ns();
+	worker->ticks = bench_ticks() - ticks;
+	worker->until_ns = bench_now_ns();
 	rmem_stats_read(stats, &worker->counted);
 	rmem_stats_difference(&worker->counted, &before, &worker->counted);
 }

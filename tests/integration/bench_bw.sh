@@ -114,6 +114,8 @@ if command -v gnuplot >/dev/null; then
         bw --size 64:1KiB --iterations 10 --plot "$WORK/it's a plot.$kind"
         [ -s "$WORK/it's a plot.$kind" ] || fail "no $kind"
     done
+    refused 1 "can't write" "$RMEM_BENCH" bw --plot "$WORK/no/plot.svg"
+    nothing_left "--plot into no folder"
 else
     refused 1 'needs gnuplot' "$RMEM_BENCH" bw --plot "$WORK/plot.svg"
     nothing_left "--plot without gnuplot"
