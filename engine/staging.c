@@ -295,34 +295,26 @@ bool rmem_staging_should_stream(const struct rmem_arena *arena, size_t length)
 }
 
 /* Noted also where it is not streamed: that is how it is found out that it could be. */
-void rmem_staging_copy_out(const struct rmem_arena *arena, void *to, const void *from,
-			   size_t length)
+void rmem_staging_copy_out_long(const struct rmem_arena *arena, void *to, const void *from,
+				size_t length)
 {
 	bool streams = rmem_staging_should_stream(arena, length);
 
-	if (length >= arena->stream_threshold_bytes)
-		rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
+	rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
 	if (streams)
 		rmem_stream_copy(to, from, length);
 	else
 		memcpy(to, from, length);
 }
 
-void rmem_staging_fill_out(const struct rmem_arena *arena, void *to, unsigned char byte,
-			   size_t length)
+void rmem_staging_fill_out_long(const struct rmem_arena *arena, void *to, unsigned char byte,
+				size_t length)
 {
 	bool streams = rmem_staging_should_stream(arena, length);
 
-	if (length >= arena->stream_threshold_bytes)
-		rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
+	rmem_stream_policy_note_write(&rmem_staging_policy, to, length);
 	if (streams)
 		rmem_stream_fill(to, byte, length);
 	else
 		memset(to, byte, length);
-}
-
-void rmem_staging_copy_in(void *to, const void *from, size_t length)
-{
-	rmem_stream_policy_note_read(&rmem_staging_policy, from, length);
-	memcpy(to, from, length);
 }

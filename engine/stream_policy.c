@@ -13,9 +13,7 @@
 
 #include <unistd.h>
 
-#include "engine/base/hint.h"
 
-#define SAMPLE	     16u /* one page in so many */
 #define STAMP_BITS   23u
 #define STAMP_MASK   ((1u << STAMP_BITS) - 1)
 #define WRITTEN	     (UINT64_C(1) << STAMP_BITS)
@@ -61,18 +59,10 @@ void rmem_stream_policy_init(struct rmem_stream_policy *policy)
 /* Neighbours that are watched fall into neighbouring entries. */
 static _Atomic(uint64_t) *entry_of(struct rmem_stream_policy *policy, uint64_t page)
 {
-	uint64_t index = page / SAMPLE;
+	uint64_t index = page / RMEM_STREAM_SAMPLE;
 
 	return &policy->watched[(index ^ (index / RMEM_STREAM_WATCHED_MAX)) %
 				RMEM_STREAM_WATCHED_MAX];
-}
-
-static uint32_t tick(struct rmem_stream_policy *policy, uint64_t pages)
-{
-	uint32_t now = atomic_load_explicit(&policy->clock, memory_order_relaxed);
-
-	atomic_store_explicit(&policy->clock, now + (uint32_t)pages, memory_order_relaxed);
-	return now;
 }
 
 static bool is_fresh(uint64_t entry, uint64_t page, uint32_t now, uint32_t window)
@@ -85,10 +75,11 @@ void rmem_stream_policy_note_write(struct rmem_stream_policy *policy, const void
 {
 	uint64_t first = (uintptr_t)address / RMEM_PAGE_BYTES;
 	uint64_t end = ((uintptr_t)address + length) / RMEM_PAGE_BYTES;
-	uint32_t now = tick(policy, end - first);
+	uint32_t now = rmem_stream_policy_tick(policy, end - first);
 	uint32_t reuse = atomic_load_explicit(&policy->reuse, memory_order_relaxed);
 
-	for (uint64_t page = (first + SAMPLE - 1) / SAMPLE * SAMPLE; page < end; page += SAMPLE) {
+	for (uint64_t page = rmem_stream_policy_next(first); page < end;
+	     page += RMEM_STREAM_SAMPLE) {
 		_Atomic(uint64_t) *entry = entry_of(policy, page);
 		uint64_t old = atomic_load_explicit(entry, memory_order_relaxed);
 
@@ -101,18 +92,14 @@ void rmem_stream_policy_note_write(struct rmem_stream_policy *policy, const void
 	atomic_store_explicit(&policy->reuse, reuse, memory_order_relaxed);
 }
 
-void rmem_stream_policy_note_read(struct rmem_stream_policy *policy, const void *address,
-				  size_t length)
+void rmem_stream_policy_look_read(struct rmem_stream_policy *policy, uint64_t first, uint64_t end,
+				  uint32_t now)
 {
-	uint64_t first = (uintptr_t)address / RMEM_PAGE_BYTES;
-	uint64_t end = ((uintptr_t)address + length) / RMEM_PAGE_BYTES;
 	uint32_t window = policy->window_pages / READ_WINDOW;
-	uint32_t now, again = 0;
+	uint32_t again = 0;
 
-	if (atomic_load_explicit(&policy->clock, memory_order_relaxed) == 0)
-		return;
-	now = tick(policy, end - first);
-	for (uint64_t page = (first + SAMPLE - 1) / SAMPLE * SAMPLE; page < end; page += SAMPLE) {
+	for (uint64_t page = rmem_stream_policy_next(first); page < end;
+	     page += RMEM_STREAM_SAMPLE) {
 		_Atomic(uint64_t) *entry = entry_of(policy, page);
 		uint64_t old = atomic_load_explicit(entry, memory_order_relaxed);
 

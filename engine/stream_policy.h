@@ -21,7 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/hint.h"
+
 #define RMEM_STREAM_WATCHED_MAX 512u /* a power of two */
+#define RMEM_STREAM_SAMPLE	16u  /* one page in so many is watched */
 
 struct rmem_stream_policy {
 	uint32_t window_pages;	 /* of traffic: so long a page counts as touched */
@@ -42,8 +45,40 @@ void rmem_stream_policy_init(struct rmem_stream_policy *policy);
 void rmem_stream_policy_note_write(struct rmem_stream_policy *policy, const void *address,
 				   size_t length);
 /* The CPU reads bytes there. Returns at once as long as none have been written. */
-void rmem_stream_policy_note_read(struct rmem_stream_policy *policy, const void *address,
-				  size_t length);
+static inline void rmem_stream_policy_note_read(struct rmem_stream_policy *policy,
+						const void *address, size_t length);
+
+/* The rest of noting a read of the pages [first, end), some of which may be watched. */
+void rmem_stream_policy_look_read(struct rmem_stream_policy *policy, uint64_t first, uint64_t end,
+				  uint32_t now);
+
+static inline uint32_t rmem_stream_policy_tick(struct rmem_stream_policy *policy, uint64_t pages)
+{
+	uint32_t now = atomic_load_explicit(&policy->clock, memory_order_relaxed);
+
+	atomic_store_explicit(&policy->clock, now + (uint32_t)pages, memory_order_relaxed);
+	return now;
+}
+
+/* The first page from `page` on that is watched. */
+static inline uint64_t rmem_stream_policy_next(uint64_t page)
+{
+	return (page + RMEM_STREAM_SAMPLE - 1) / RMEM_STREAM_SAMPLE * RMEM_STREAM_SAMPLE;
+}
+
+static inline void rmem_stream_policy_note_read(struct rmem_stream_policy *policy,
+						const void *address, size_t length)
+{
+	uint64_t first = (uintptr_t)address / RMEM_PAGE_BYTES;
+	uint64_t end = ((uintptr_t)address + length) / RMEM_PAGE_BYTES;
+	uint32_t now;
+
+	if (atomic_load_explicit(&policy->clock, memory_order_relaxed) == 0)
+		return;
+	now = rmem_stream_policy_tick(policy, end - first);
+	if (rmem_stream_policy_next(first) < end)
+		rmem_stream_policy_look_read(policy, first, end, now);
+}
 
 static inline bool rmem_stream_policy_wants(const struct rmem_stream_policy *policy)
 {
