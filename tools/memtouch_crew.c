@@ -215,11 +215,15 @@ int touch_crew_join(struct touch_crew *crew, unsigned timeout_ms)
 	while (crew->state.ended < crew->started && rc == 0)
 		rc = pthread_cond_timedwait(&crew->left, &crew->lock, &end);
 	pthread_mutex_unlock(&crew->lock);
-	if (rc != 0)
-		return -rc;
-	for (; crew->started > 0; crew->started--)
-		pthread_join(crew->members[crew->started - 1].thread, NULL);
-	return 0;
+	for (; crew->started > 0; crew->started--) {
+		pthread_t thread = crew->members[crew->started - 1].thread;
+
+		if (rc == 0)
+			pthread_join(thread, NULL);
+		else
+			pthread_detach(thread); /* nobody waits for it any more */
+	}
+	return -rc;
 }
 
 int touch_crew_error(struct touch_crew *crew, struct rmem_error *error)

@@ -32,8 +32,8 @@ void touch_crew_go(struct touch_crew *crew);
 /* Tells all to stop, at once. */
 void touch_crew_stop(struct touch_crew *crew);
 
-/* Waits for their end; -ETIMEDOUT when one is still stuck in an access. The crew then can't be
- * destroyed. */
+/* Waits for their end, once. -ETIMEDOUT when one is still stuck in an access: they are left to
+ * themselves then, and the crew can't be destroyed. */
 int touch_crew_join(struct touch_crew *crew, unsigned timeout_ms) RMEM_MUST_CHECK;
 
 /* After a join that succeeded: what went wrong in the first thread where something did. 0, or
