@@ -9,7 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/checked.h"
 #include "engine/base/memory_info.h"
+
+#define CUT_MS	    2000 /* from a file's being cut until the kernel knows, on a busy host */
+#define CUT_STEP_MS 10
 
 static int open_file(struct touch_area *area, struct rmem_error *error)
 {
@@ -129,6 +133,15 @@ int touch_area_sync(const struct touch_area *area, struct rmem_error *error)
 	return 0;
 }
 
+static int fail_cut(const struct touch_area *area, uint64_t offset, uint64_t size,
+		    struct rmem_error *error)
+{
+	return rmem_fail(error, EFAULT,
+			 "%s can't be accessed at byte %" PRIu64 ": it was truncated to %" PRIu64
+			 " bytes",
+			 area->path, offset, size);
+}
+
 int touch_area_explain_fault(const struct touch_area *area, const void *address,
 			     struct rmem_error *error)
 {
@@ -141,12 +154,27 @@ int touch_area_explain_fault(const struct touch_area *area, const void *address,
 				 " can't be accessed: a hardware error",
 				 offset / TOUCH_MIB);
 	if (fstat(area->fd, &status) == 0 && offset >= (uint64_t)status.st_size)
-		return rmem_fail(error, EFAULT,
-				 "%s can't be accessed at byte %" PRIu64
-				 ": it was truncated to %" PRIu64 " bytes",
-				 area->path, offset, (uint64_t)status.st_size);
+		return fail_cut(area, offset, (uint64_t)status.st_size, error);
 	return rmem_fail(error, EFAULT,
 			 "%s can't be accessed at byte %" PRIu64
 			 ": an I/O error (a server that was lost, or a full file system)",
 			 area->path, offset);
+}
+
+int touch_area_explain_zeros(const struct touch_area *area, const void *page,
+			     struct rmem_error *error)
+{
+	uint64_t offset = (uint64_t)((const unsigned char *)page - area->memory);
+	struct stat status;
+
+	if (area->fd < 0)
+		return 0;
+	for (unsigned ms = 0; ms < CUT_MS && fstat(area->fd, &status) == 0; ms += CUT_STEP_MS) {
+		uint64_t size = (uint64_t)status.st_size;
+
+		if (size < offset + RMEM_PAGE_BYTES)
+			return fail_cut(area, rmem_max_u64(offset, size), size, error);
+		usleep(CUT_STEP_MS * 1000);
+	}
+	return 0;
 }

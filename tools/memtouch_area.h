@@ -31,6 +31,12 @@ int touch_area_flush(const struct touch_area *area, uint64_t offset, uint64_t by
 /* At the end: waits until all of the file is with the file system. Errors: those of fsync(2). */
 int touch_area_sync(const struct touch_area *area, struct rmem_error *error) RMEM_MUST_CHECK;
 
+/* `page`, which somebody wrote, was read and ended in zeros. Some file systems cut a file before
+ * the kernel knows its new size, and pages that are read in between hold zeros from there on: waits
+ * a moment for that. Returns -EFAULT when the file was truncated, else 0. */
+int touch_area_explain_zeros(const struct touch_area *area, const void *page,
+			     struct rmem_error *error) RMEM_MUST_CHECK;
+
 /* Says why an access at `address` ended in SIGBUS. Returns -EFAULT. */
 int touch_area_explain_fault(const struct touch_area *area, const void *address,
 			     struct rmem_error *error);

@@ -120,9 +120,13 @@ static void write_run(struct touch_worker *worker, uint64_t first, uint32_t coun
 
 static int mismatch(struct touch_worker *worker, uint64_t page, struct touch_mark mark)
 {
+	const uint64_t *words = (const void *)page_at(worker, page);
+	bool ends_in_zeros = words[PAGE_WORDS - 1] == 0;
 	char what[256];
 
-	touch_pattern_explain(page_at(worker, page), worker->salt, mark, what, sizeof(what));
+	touch_pattern_explain(words, worker->salt, mark, what, sizeof(what));
+	if (ends_in_zeros && touch_area_explain_zeros(worker->area, words, &worker->error) != 0)
+		return worker->error.code;
 	if (worker->area->path == NULL)
 		return rmem_fail(&worker->error, EILSEQ, "mismatch: %s", what);
 	return rmem_fail(&worker->error, EILSEQ, "mismatch in %s at byte %" PRIu64 ": %s",

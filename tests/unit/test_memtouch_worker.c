@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -282,6 +283,38 @@ START_TEST(a_file_that_is_cut_off_ends_the_crew_with_an_error)
 }
 END_TEST
 
+static void *cut_later(void *path)
+{
+	usleep(200000);
+	ck_assert_int_eq(truncate(path, 10), 0);
+	return NULL;
+}
+
+/* The kernel may show zeros before it knows that the file was truncated. */
+START_TEST(zeros_are_a_truncation_when_one_follows_at_once)
+{
+	char path[300];
+	pthread_t thread;
+
+	snprintf(path, sizeof(path), "%s/zeros", getenv("TMPDIR"));
+	options.file = path;
+	options.verify = true;
+	options.ratio = 0;
+	begin();
+	ck_assert_int_eq(touch_worker_warm(&worker), 0);
+	memset(area.memory + 7 * RMEM_PAGE_BYTES + 9, 0, RMEM_PAGE_BYTES - 9);
+	if (_i == 0)
+		ck_assert_int_eq(pthread_create(&thread, NULL, cut_later, path), 0);
+	ck_assert_int_eq(touch_worker_step(&worker), _i == 0 ? -EFAULT : -EILSEQ);
+	if (_i == 0)
+		pthread_join(thread, NULL);
+	ck_assert_msg(strstr(worker.error.text, _i == 0 ? "truncated to 10 bytes"
+							: "page 7, pass 1: 511 of 512") != NULL,
+		      "%s", worker.error.text);
+	end();
+}
+END_TEST
+
 START_TEST(a_file_has_all_its_bytes_and_keeps_what_is_behind)
 {
 	char path[300];
@@ -338,6 +371,7 @@ int main(void)
 	tcase_add_test(tcase, a_crew_warms_up_works_and_stops);
 	tcase_add_test(tcase, a_crew_can_be_stopped_at_the_gate);
 	tcase_add_test(tcase, a_file_that_is_cut_off_ends_the_crew_with_an_error);
+	tcase_add_loop_test(tcase, zeros_are_a_truncation_when_one_follows_at_once, 0, 2);
 	tcase_add_test(tcase, a_file_has_all_its_bytes_and_keeps_what_is_behind);
 	tcase_add_test(tcase, what_cannot_be_mapped_is_refused);
 	suite_add_tcase(suite, tcase);
