@@ -188,13 +188,10 @@ static int plan_write(struct data_shared *shared, struct data_request *request)
 	request->fresh = false;
 	if (request->length == 0)
 		return 0;
-	if (shared->pool != NULL) {
-		result = data_stage(shared, request);
-		if (result != 0)
-			return result;
-	}
 	result = extent_allocate(shared->volume, inode, request->offset, request->length,
 				 EXTENT_GROW);
+	if (result == 0 && shared->pool != NULL)
+		result = data_stage(shared, request);
 	if (result != 0)
 		return result;
 	if (request->offset > inode->attr.size) {

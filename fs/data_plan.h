@@ -79,8 +79,8 @@ int data_zero_gap(struct data_shared *shared, struct data_request *request,
 
 /* --- Writing back: data_stage.c --------------------------------------------------------------- */
 
-/* Puts a write into dirty pages: DATA_STAGED. 0: it has to go through. DATA_NEED_EXCLUSIVE: it has
- * to, and alone. */
+/* Puts a write, whose pages have been allocated, into dirty pages: DATA_STAGED. 0: it has to go
+ * through. DATA_NEED_EXCLUSIVE: it has to, and alone. */
 int data_stage(struct data_shared *shared, struct data_request *request) RMEM_MUST_CHECK;
 
 /* --- Writing back: data_flush.c --------------------------------------------------------------- */

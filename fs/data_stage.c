@@ -247,10 +247,6 @@ static int try_stage(struct data_shared *shared, struct data_request *request)
 	struct span end_span;
 	int count, result;
 
-	result = extent_allocate(shared->volume, inode, request->offset, request->length,
-				 EXTENT_GROW);
-	if (result != 0)
-		return result;
 	count = extent_lookup(shared->volume, inode, from, to - from, pieces, DATA_PIECES_MAX);
 	if (count <= 0)
 		return count < 0 ? count : -EIO;
