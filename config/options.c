@@ -72,6 +72,16 @@ static bool fill(const struct conf_options *options, struct conf *conf, struct c
 	return conf_check(conf, errors) == 0 && good;
 }
 
+static bool inspect(const struct conf_options *options, const struct conf *conf)
+{
+	struct rmem_error error = {0};
+
+	if (options->inspect == NULL || options->inspect(conf, &error) == 0)
+		return true;
+	fprintf(stderr, "%s: %s\n", conf_program_name(options->program), error.text);
+	return false;
+}
+
 static enum conf_verdict load(const struct conf_options *options, struct conf **conf)
 {
 	const char *name = conf_program_name(options->program);
@@ -88,6 +98,8 @@ static enum conf_verdict load(const struct conf_options *options, struct conf **
 	conf_errors_finish(&errors);
 	if (good && !options->check)
 		return CONF_RUN;
+	if (good)
+		good = inspect(options, *conf);
 	if (good)
 		printf("%s: %s: the configuration is good\n", name,
 		       options->file != NULL ? options->file : "no file");

@@ -68,6 +68,9 @@ struct conf_option_value {
 struct conf_options {
 	enum conf_program program;
 	const char *file; /* NULL: defaults and options only. A main() may set it itself. */
+	/* With --check-config, once the settings are good: what else the program finds at start in
+	 * what they name, as files. NULL: nothing. */
+	int (*inspect)(const struct conf *conf, struct rmem_error *error);
 	bool check, help;
 	struct conf_option_value *values;
 	size_t value_count;

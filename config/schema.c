@@ -336,12 +336,12 @@ const struct conf_key conf_schema[] = {
 	{
 		.name = "auth.key_file",
 		.type = CONF_PATH,
-		.programs = CONF_RMEMFS | CONF_RMEMD | CONF_BENCH,
+		.programs = ALL,
 		.words = WORDS("none"),
 		.initial = "none",
 		.help = "A file with a key of at least 16 random bytes that clients and servers "
 			"have in common, and that nobody else may read. Each proves to the other "
-			"that it has it before memory is handed out.",
+			"that it has it before memory is handed out, or anything told of it.",
 	},
 	{
 		.name = "verbs.port",

@@ -219,10 +219,10 @@ void rmem_owner_set(const uint8_t owner[RMEM_OWNER_BYTES])
 	memcpy(process_owner, owner, sizeof(process_owner));
 }
 
-static size_t make_hello(void *buffer, struct rmem_auth_nonces *nonces)
+static size_t make_hello(void *buffer, uint64_t features, struct rmem_auth_nonces *nonces)
 {
 	struct rmem_hello hello = {
-		.features = RMEM_WIRE_FEATURE_NOTICES,
+		.features = features,
 		.pid = (uint32_t)getpid(),
 	};
 
@@ -337,11 +337,12 @@ int rmem_control_ask(int fd, const char *path, const void *request, size_t lengt
  */
 
 /* Checks the server's proof and gives ours. */
-static int answer_challenge(const struct rmem_control_way *way, struct rmem_auth_nonces *nonces,
-			    struct rmem_control_message *answer, struct rmem_error *error)
+static int answer_challenge(const struct rmem_control_way *way, enum rmem_wire_type wanted,
+			    struct rmem_auth_nonces *nonces, struct rmem_control_message *answer,
+			    struct rmem_error *error)
 {
 	uint8_t bytes[RMEM_WIRE_MAX_BYTES], proof[RMEM_AUTH_PROOF_BYTES];
-	struct rmem_control_request request = {bytes, 0, -1, RMEM_WIRE_WELCOME};
+	struct rmem_control_request request = {bytes, 0, -1, wanted};
 	struct rmem_challenge challenge;
 
 	if (rmem_wire_get_challenge(answer->bytes, answer->length, &challenge) != 0)
@@ -358,13 +359,15 @@ static int answer_challenge(const struct rmem_control_way *way, struct rmem_auth
 	return way->ask(way->user, &request, answer, error);
 }
 
-int rmem_control_greet(const struct rmem_control_way *way, struct rmem_control_message *answer,
-		       struct rmem_error *error)
+/* Says hello with the features, and has the answer that is wanted to it. */
+static int introduce(const struct rmem_control_way *way, uint64_t features,
+		     enum rmem_wire_type wanted, struct rmem_control_message *answer,
+		     struct rmem_error *error)
 {
 	uint8_t bytes[RMEM_WIRE_MAX_BYTES];
 	struct rmem_auth_nonces nonces;
-	struct rmem_control_request request = {bytes, make_hello(bytes, &nonces), -1,
-					       RMEM_WIRE_WELCOME};
+	struct rmem_control_request request = {bytes, make_hello(bytes, features, &nonces), -1,
+					       wanted};
 	int rc;
 
 	answer->type = RMEM_WIRE_ERROR;
@@ -372,10 +375,22 @@ int rmem_control_greet(const struct rmem_control_way *way, struct rmem_control_m
 		return way->ask(way->user, &request, answer, error);
 	request.wanted = RMEM_WIRE_CHALLENGE;
 	rc = way->ask(way->user, &request, answer, error);
-	if (rc != 0 && answer->type == RMEM_WIRE_WELCOME)
+	if (rc != 0 && answer->type == wanted)
 		return rmem_fail(error, EACCES,
 				 "%s: the server asks for no key, so it may be anybody's: give it "
 				 "this auth.key_file, too",
 				 way->where);
-	return rc == 0 ? answer_challenge(way, &nonces, answer, error) : rc;
+	return rc == 0 ? answer_challenge(way, wanted, &nonces, answer, error) : rc;
+}
+
+int rmem_control_greet(const struct rmem_control_way *way, struct rmem_control_message *answer,
+		       struct rmem_error *error)
+{
+	return introduce(way, RMEM_WIRE_FEATURE_NOTICES, RMEM_WIRE_WELCOME, answer, error);
+}
+
+int rmem_control_ask_status(const struct rmem_control_way *way, struct rmem_control_message *answer,
+			    struct rmem_error *error)
+{
+	return introduce(way, RMEM_WIRE_FEATURE_ASK, RMEM_WIRE_STATUS, answer, error);
 }

@@ -66,6 +66,9 @@ struct rmem_control_way {
 };
 int rmem_control_greet(const struct rmem_control_way *way, struct rmem_control_message *answer,
 		       struct rmem_error *error) RMEM_MUST_CHECK;
+/* The same of a process that only asks: the answer is STATUS. */
+int rmem_control_ask_status(const struct rmem_control_way *way, struct rmem_control_message *answer,
+			    struct rmem_error *error) RMEM_MUST_CHECK;
 
 /* For other ways to a server: explains an ERROR that came as an answer, and what its code is as a
  * positive errno. */

@@ -359,9 +359,8 @@ int verbs_control_arm(struct verbs_control *control);
 /* Asks for a sign of life. 0, or -ETIMEDOUT when it is asked for already, for at least
  * `patience_ms`. */
 int verbs_control_probe(struct verbs_control *control, unsigned patience_ms);
-/* One question to the server at `url`, without a connection to stay. */
-int verbs_ask(const char *url, const struct rmem_control_message *question,
-	      enum rmem_wire_type wanted, uint64_t deadline_ns, struct rmem_control_message *answer,
+/* Asks the server at `url` for its STATUS, without a connection to stay. */
+int verbs_ask(const char *url, uint64_t deadline_ns, struct rmem_control_message *answer,
 	      struct rmem_error *error);
 
 /* --- fabric_verbs_conn.c -----------------------------------------------------------------------

@@ -336,11 +336,18 @@ void verbs_control_close(struct verbs_control *control)
 	*control = (struct verbs_control){0};
 }
 
-int verbs_ask(const char *url, const struct rmem_control_message *question,
-	      enum rmem_wire_type wanted, uint64_t deadline_ns, struct rmem_control_message *answer,
+static int ask_it(void *user, const struct rmem_control_request *request,
+		  struct rmem_control_message *answer, struct rmem_error *error)
+{
+	return verbs_control_ask(user, request->bytes, request->length, request->wanted, answer,
+				 error);
+}
+
+int verbs_ask(const char *url, uint64_t deadline_ns, struct rmem_control_message *answer,
 	      struct rmem_error *error)
 {
 	struct verbs_control control = {0};
+	const struct rmem_control_way way = {ask_it, &control, url};
 	struct rmem_port *port;
 	int rc;
 
@@ -349,8 +356,7 @@ int verbs_ask(const char *url, const struct rmem_control_message *question,
 		return rc;
 	rc = verbs_control_open(&control, port, url, deadline_ns, error);
 	if (rc == 0)
-		rc = verbs_control_ask(&control, question->bytes, question->length, wanted, answer,
-				       error);
+		rc = rmem_control_ask_status(&way, answer, error);
 	verbs_control_close(&control);
 	verbs_port_close(port);
 	return rc;

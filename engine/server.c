@@ -369,14 +369,12 @@ int rmem_server_query_status(const char *url, unsigned timeout_ms, struct rmem_s
 			     struct rmem_error *error)
 {
 	const struct server_door_kind *kind = kind_of(url);
-	struct rmem_control_message question, answer;
+	struct rmem_control_message answer;
 	int rc;
 
 	if (kind == NULL)
 		return rmem_fabric_unknown(url, error);
-	question.length = rmem_wire_put_status_request(question.bytes);
-	rc = kind->ask(url, &question, RMEM_WIRE_STATUS, rmem_deadline_in_ms(timeout_ms), &answer,
-		       error);
+	rc = kind->ask(url, rmem_deadline_in_ms(timeout_ms), &answer, error);
 	if (rc != 0)
 		return rc;
 	rmem_control_close_fds(&answer);

@@ -106,6 +106,20 @@ static bool claim(struct server_client *client, const uint8_t owner[RMEM_OWNER_B
 
 /* Each handler returns whether the client may stay. */
 
+static bool tell_status(struct server_client *client)
+{
+	uint8_t reply[RMEM_WIRE_MAX_BYTES];
+	struct rmem_status status;
+	size_t length;
+
+	rmem_server_status(client->server, &status);
+	length = rmem_wire_put_status(reply, &status);
+	if (client->transport->send(client, reply, length, -1))
+		return true;
+	turn_away(client, RMEM_WIRE_CODE_INTERNAL, "it doesn't read its replies");
+	return false;
+}
+
 /* The client may stay. */
 static bool welcome(struct server_client *client)
 {
@@ -114,6 +128,8 @@ static bool welcome(struct server_client *client)
 	uint8_t reply[RMEM_WIRE_MAX_BYTES];
 	size_t length;
 
+	if ((hello->features & RMEM_WIRE_FEATURE_ASK) != 0)
+		return tell_status(client);
 	if (!claim(client, hello->owner))
 		return false;
 	length = rmem_wire_put_welcome(reply, client->welcome);
@@ -132,6 +148,12 @@ static bool welcome(struct server_client *client)
 	return true;
 }
 
+static void want_key(struct server_client *client)
+{
+	turn_away(client, RMEM_WIRE_CODE_KEY,
+		  "this server serves only who has its key: set auth.key_file");
+}
+
 static bool challenge(struct server_client *client)
 {
 	struct rmem_challenge challenge;
@@ -139,8 +161,7 @@ static bool challenge(struct server_client *client)
 	size_t length;
 
 	if ((client->hello.features & RMEM_WIRE_FEATURE_KEY) == 0) {
-		turn_away(client, RMEM_WIRE_CODE_KEY,
-			  "this server serves only who has its key: set auth.key_file");
+		want_key(client);
 		return false;
 	}
 	memcpy(client->nonces.client, client->hello.nonce, sizeof(client->nonces.client));
@@ -186,21 +207,18 @@ static bool check_proof(struct server_client *client, size_t length)
 	return welcome(client);
 }
 
-static bool tell_status(struct server_client *client, size_t length)
+static bool answer_status(struct server_client *client, size_t length)
 {
-	uint8_t reply[RMEM_WIRE_MAX_BYTES];
-	struct rmem_status status;
-
 	if (rmem_wire_get_status_request(client->request, length) != 0) {
 		turn_away(client, RMEM_WIRE_CODE_PROTOCOL, "a garbled request");
 		return false;
 	}
-	rmem_server_status(client->server, &status);
-	length = rmem_wire_put_status(reply, &status);
-	if (client->transport->send(client, reply, length, -1))
-		return true;
-	turn_away(client, RMEM_WIRE_CODE_INTERNAL, "it doesn't read its replies");
-	return false;
+	/* Who has been greeted has proved it. */
+	if (rmem_auth_is_on() && !client->is_greeted) {
+		want_key(client);
+		return false;
+	}
+	return tell_status(client);
 }
 
 static bool give_notices(struct server_client *client, size_t length)
@@ -224,7 +242,7 @@ static bool handle(struct server_client *client, enum rmem_wire_type type, size_
 	case RMEM_WIRE_HELLO:
 		return greet(client, length);
 	case RMEM_WIRE_STATUS_REQUEST:
-		return tell_status(client, length);
+		return answer_status(client, length);
 	case RMEM_WIRE_NOTICES_REQUEST:
 		return give_notices(client, length);
 	case RMEM_WIRE_PROOF:

@@ -57,11 +57,10 @@ struct server_door_kind {
 	int (*open)(struct server_door *door, struct rmem_error *error);
 	/* Whether it was opened or not. All clients have been closed. */
 	void (*close)(struct server_door *door);
-	/* Any thread of any program, which need not be a server: one question to the server at
-	 * `url`, and its answer. Errors: as rmem_server_query_status(). */
-	int (*ask)(const char *url, const struct rmem_control_message *question,
-		   enum rmem_wire_type wanted, uint64_t deadline_ns,
-		   struct rmem_control_message *answer, struct rmem_error *error);
+	/* Any thread of any program, which need not be a server: asks the server at `url` for its
+	 * STATUS. Errors: as rmem_server_query_status(). */
+	int (*ask)(const char *url, uint64_t deadline_ns, struct rmem_control_message *answer,
+		   struct rmem_error *error);
 };
 
 extern const struct server_door_kind server_door_local;

@@ -248,21 +248,36 @@ static void close_door(struct server_door *door)
 	free(local);
 }
 
-static int ask(const char *url, const struct rmem_control_message *question,
-	       enum rmem_wire_type wanted, uint64_t deadline_ns,
-	       struct rmem_control_message *answer, struct rmem_error *error)
-{
+struct asking {
 	const char *path;
-	int fd, rc;
+	int fd;
+	uint64_t deadline_ns;
+};
 
-	rc = rmem_control_path(url, &path, error);
+static int ask_it(void *user, const struct rmem_control_request *request,
+		  struct rmem_control_message *answer, struct rmem_error *error)
+{
+	const struct asking *asking = user;
+
+	return rmem_control_ask_with(asking->fd, asking->path, request, asking->deadline_ns, answer,
+				     error);
+}
+
+static int ask(const char *url, uint64_t deadline_ns, struct rmem_control_message *answer,
+	       struct rmem_error *error)
+{
+	struct asking asking = {.deadline_ns = deadline_ns};
+	struct rmem_control_way way = {.ask = ask_it, .user = &asking};
+	int rc;
+
+	rc = rmem_control_path(url, &asking.path, error);
 	if (rc == 0)
-		rc = rmem_control_connect(path, deadline_ns, &fd, error);
+		rc = rmem_control_connect(asking.path, deadline_ns, &asking.fd, error);
 	if (rc != 0)
 		return rc;
-	rc = rmem_control_ask(fd, path, question->bytes, question->length, wanted, deadline_ns,
-			      answer, error);
-	close(fd);
+	way.where = asking.path;
+	rc = rmem_control_ask_status(&way, answer, error);
+	close(asking.fd);
 	return rc;
 }
 

@@ -2,8 +2,10 @@
 /* Every message between a client and a memory server, as it lies on the wire.
  *
  * A conversation: the client says HELLO and gets WELCOME, or an ERROR and the end; the connection
- * then stays open and its end is the end of the peer. STATUS_REQUEST gets STATUS, as a first
- * message or any time after WELCOME. Over a Unix socket, WELCOME carries the descriptors of the
+ * then stays open and its end is the end of the peer. STATUS_REQUEST gets STATUS, any time after
+ * WELCOME, and as a first message where the server has no key: one that has tells nothing to who
+ * doesn't prove to have it, too. HELLO with the feature ASK does, and gets STATUS in place of
+ * WELCOME. Over a Unix socket, WELCOME carries the descriptors of the
  * pool as SCM_RIGHTS, and there NOTICES_REQUEST, any time after WELCOME, gets NOTICES: each carries
  * the descriptors that engine/fabric_shm_notices.h tells of.
  *
@@ -44,6 +46,8 @@ enum rmem_wire_type {
 enum rmem_wire_feature {
 	RMEM_WIRE_FEATURE_NOTICES = 1,
 	RMEM_WIRE_FEATURE_KEY = 2, /* a client that has one, and wants the server to have it */
+	RMEM_WIRE_FEATURE_ASK =
+		4, /* a client that wants STATUS instead of WELCOME, and no memory */
 };
 
 enum rmem_wire_code {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "config/verbs_options.h"
 #include "fs/channel.h"
 
 static void print_help(void)
@@ -90,6 +91,7 @@ int options_parse(struct options *options, int argc, char **argv)
 
 	*options = (struct options){0};
 	conf_options_init(&common, CONF_RMEMFS);
+	common.inspect = conf_apply_key;
 	while (result == 0 &&
 	       (option = getopt_long(argc, argv, "c:o:fhV", long_options, NULL)) != -1)
 		result = take_option(options, &common, option);

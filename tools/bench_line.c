@@ -205,6 +205,7 @@ enum conf_verdict bench_line_read(enum bench_command command, int argc, char **a
 	make_rows(&reader);
 	bench_settings_init(&line->settings, command);
 	conf_options_init(&reader.conf, CONF_BENCH);
+	reader.conf.inspect = conf_apply_key;
 	verdict = take_all(&reader, argc, argv, &line->rest);
 	if (verdict == CONF_RUN)
 		verdict = conf_options_load(&reader.conf, &line->conf);

@@ -42,19 +42,36 @@ int open_store(const struct command_options *options, bool writing, struct store
 	return store_open(&store_options, store, error);
 }
 
+/* A server that doesn't answer us is not known to be up or down: that is no success. */
+static int tell_refusals(const struct volume_view *view)
+{
+	int status = RMEMCTL_OK;
+
+	for (size_t i = 0; i < view->server_count; i++) {
+		if (view->servers[i].health != SERVER_REFUSES)
+			continue;
+		fprintf(stderr, "rmemctl: %s\n", view->servers[i].error.text);
+		status = RMEMCTL_FAILED;
+	}
+	return status;
+}
+
 static int command_view(const struct command_options *options, enum view_ask ask,
 			void (*show)(const struct volume_view *, const struct command_options *))
 {
 	struct volume_view view;
 	struct rmem_error error = {0};
+	int status;
 
-	if (volume_view_init(&view, options->conf, ask, &error) != 0) {
+	if (conf_apply_key(options->conf, &error) != 0 ||
+	    volume_view_init(&view, options->conf, ask, &error) != 0) {
 		fprintf(stderr, "rmemctl: %s\n", error.text);
 		return RMEMCTL_FAILED;
 	}
 	show(&view, options);
+	status = tell_refusals(&view);
 	volume_view_finish(&view);
-	return RMEMCTL_OK;
+	return status;
 }
 
 static int command_set(const struct command_options *options)
@@ -196,6 +213,7 @@ int main(int argc, char **argv)
 
 	rmem_log_set_program("rmemctl");
 	conf_options_init(&arguments.conf, CONF_RMEMCTL);
+	arguments.conf.inspect = conf_apply_key;
 	status = take_arguments(&arguments, argc, argv);
 	if (status != -1) {
 		conf_options_finish(&arguments.conf);

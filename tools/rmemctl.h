@@ -30,8 +30,9 @@ struct command_options {
 enum server_health {
 	SERVER_UP,
 	SERVER_DOWN,
-	SERVER_LOST, /* up, but its content isn't what the volume knows */
-	SERVER_NEW,  /* in the configuration; no mount has used it yet */
+	SERVER_LOST,	/* up, but its content isn't what the volume knows */
+	SERVER_NEW,	/* in the configuration; no mount has used it yet */
+	SERVER_REFUSES, /* to answer us, for want of the right key or of rights to its socket */
 };
 
 struct server_view {
@@ -40,8 +41,8 @@ struct server_view {
 	enum server_health health;
 	bool configured;
 	size_t place;		   /* among all, when they are shown */
-	struct rmem_status status; /* unless it is down */
-	struct rmem_error error;   /* why it is down */
+	struct rmem_status status; /* unless it is down or refuses */
+	struct rmem_error error;   /* why it does */
 };
 
 enum session_health {

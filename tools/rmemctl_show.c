@@ -42,13 +42,16 @@ static const char *human(uint64_t bytes, char text[16])
 static const char *health_name(enum server_health health)
 {
 	static const char *const names[] = {
-		[SERVER_UP] = "up",
-		[SERVER_DOWN] = "down",
-		[SERVER_LOST] = "lost",
-		[SERVER_NEW] = "new",
+		[SERVER_UP] = "up",   [SERVER_DOWN] = "down",	    [SERVER_LOST] = "lost",
+		[SERVER_NEW] = "new", [SERVER_REFUSES] = "refuses",
 	};
 
 	return names[health];
+}
+
+static bool has_answered(const struct server_view *server)
+{
+	return server->health != SERVER_DOWN && server->health != SERVER_REFUSES;
 }
 
 static const char *session_name(enum session_health health)
@@ -99,13 +102,13 @@ static void show_server(const struct server_view *server)
 		       server->fields.region_count == 1 ? "region" : "regions",
 		       human(server->pages * VOLUME_PAGE_BYTES, size),
 		       human(server->pages_used * VOLUME_PAGE_BYTES, used));
-	if (server->health != SERVER_DOWN)
+	if (has_answered(server))
 		printf("; %s, pid %" PRIu32 ", pool %s of %s, %" PRIu32 " client%s",
 		       server->status.program, server->status.pid,
 		       human(server->status.pool_bytes, size), server->status.backing,
 		       server->status.client_count, server->status.client_count == 1 ? "" : "s");
 	putchar('\n');
-	if (server->health == SERVER_DOWN)
+	if (!has_answered(server))
 		printf("      %s\n", server->error.text);
 	if (server->health == SERVER_LOST)
 		printf("      its memory is not the one that the volume's files are in\n");
@@ -120,7 +123,9 @@ static void show_missing(const struct volume_view *view, FILE *out)
 		const struct server_view *server = &view->servers[i];
 		char used[16];
 
-		if (server->health == SERVER_UP || server->health == SERVER_NEW)
+		/* What refuses to answer may be well: that it does is told. */
+		if (server->health == SERVER_UP || server->health == SERVER_NEW ||
+		    server->health == SERVER_REFUSES)
 			continue;
 		fprintf(out, "server %s is %s: %s of data there can't be read", server->fields.url,
 			server->health == SERVER_LOST ? "not the one it was" : "down",
@@ -202,7 +207,7 @@ static void print_server(const struct server_view *server)
 	       health_name(server->health), server->configured ? "true" : "false",
 	       server->fields.incarnation, server->fields.region_count);
 	print_space(server->pages, server->pages_used);
-	if (server->health == SERVER_DOWN) {
+	if (!has_answered(server)) {
 		printf(", \"error\": ");
 		print_json_string(stdout, server->error.text);
 	} else {

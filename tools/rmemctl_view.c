@@ -152,9 +152,11 @@ static void judge_sessions(struct volume_view *view)
 
 static void ask_server(struct server_view *server, bool is_new)
 {
-	if (rmem_server_query_status(server->fields.url, ASK_TIMEOUT_MS, &server->status,
-				     &server->error) != 0)
-		server->health = SERVER_DOWN;
+	int rc = rmem_server_query_status(server->fields.url, ASK_TIMEOUT_MS, &server->status,
+					  &server->error);
+
+	if (rc != 0)
+		server->health = rc == -EACCES ? SERVER_REFUSES : SERVER_DOWN;
 	else if (is_new)
 		server->health = SERVER_NEW;
 	else if (server->status.incarnation != server->fields.incarnation)

@@ -243,6 +243,7 @@ int main(int argc, char **argv)
 
 	rmem_log_set_program("rmemd");
 	conf_options_init(&options, CONF_RMEMD);
+	options.inspect = conf_apply_key;
 	rc = take_arguments(argc, argv, &options);
 	if (rc != EXIT_SUCCESS) {
 		conf_options_finish(&options);

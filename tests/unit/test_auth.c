@@ -175,7 +175,6 @@ static int meet(const char *url, const char *key)
 START_TEST(who_has_the_same_key_or_none_comes_together)
 {
 	const struct meeting *meeting = &meetings[_i];
-	struct rmem_status status;
 	char url[100];
 	pid_t server = start_server(meeting->server, url, sizeof(url));
 	int rc = meet(url, meeting->client);
@@ -183,10 +182,31 @@ START_TEST(who_has_the_same_key_or_none_comes_together)
 	ck_assert_msg(rc == meeting->rc, "%d (%s)", rc, rc != 0 ? error.text : "");
 	if (rc != 0)
 		ck_assert_msg(strstr(error.text, meeting->says) != NULL, "%s", error.text);
-	/* That, and only that, anybody may ask; and the server is none the worse for it. */
-	use_key(NULL);
-	ck_assert_int_eq(rmem_server_query_status(url, RIG_TIMEOUT_MS, &status, &error), 0);
+	/* The server is none the worse for it. */
+	use_key(meeting->server);
 	ck_assert_int_eq(meet(url, meeting->server), 0);
+	rig_server_end(server, SIGTERM);
+}
+END_TEST
+
+START_TEST(who_may_use_the_memory_is_told_of_it_and_nobody_else)
+{
+	const struct meeting *meeting = &meetings[_i];
+	struct rmem_status status = {0};
+	char url[100];
+	pid_t server = start_server(meeting->server, url, sizeof(url));
+	int rc;
+
+	use_key(meeting->client);
+	rc = rmem_server_query_status(url, RIG_TIMEOUT_MS, &status, &error);
+	ck_assert_msg(rc == meeting->rc, "%d (%s)", rc, rc != 0 ? error.text : "");
+	if (rc != 0)
+		ck_assert_msg(strstr(error.text, meeting->says) != NULL, "%s", error.text);
+	ck_assert_uint_eq(status.pid, rc == 0 ? (uint32_t)server : 0);
+	/* Who has asked is no client of the memory, and owns none of it. */
+	use_key(meeting->server);
+	ck_assert_int_eq(rmem_server_query_status(url, RIG_TIMEOUT_MS, &status, &error), 0);
+	ck_assert_uint_eq(status.client_count, 0);
 	rig_server_end(server, SIGTERM);
 }
 END_TEST
@@ -228,9 +248,9 @@ static int ask(const void *bytes, size_t length, enum rmem_wire_type wanted,
 }
 
 /* Says hello, and has the numbers of both. */
-static void say_hello(struct rmem_auth_nonces *nonces)
+static void say_hello_with(uint64_t features, struct rmem_auth_nonces *nonces)
 {
-	struct rmem_hello hello = {.features = RMEM_WIRE_FEATURE_KEY, .name = "cheat"};
+	struct rmem_hello hello = {.features = RMEM_WIRE_FEATURE_KEY | features, .name = "cheat"};
 	struct rmem_control_message answer;
 	uint8_t message[RMEM_WIRE_MAX_BYTES];
 	struct rmem_challenge challenge;
@@ -245,13 +265,31 @@ static void say_hello(struct rmem_auth_nonces *nonces)
 	ck_assert(rmem_auth_is_right(RMEM_AUTH_SERVER, nonces, challenge.proof));
 }
 
+static void say_hello(struct rmem_auth_nonces *nonces)
+{
+	say_hello_with(0, nonces);
+}
+
 /* What comes of a proof: the answer is the server's. */
-static int prove(const uint8_t proof[RMEM_AUTH_PROOF_BYTES])
+static int prove_for(const uint8_t proof[RMEM_AUTH_PROOF_BYTES], enum rmem_wire_type wanted)
 {
 	struct rmem_control_message answer;
 	uint8_t message[RMEM_WIRE_MAX_BYTES];
 
-	return ask(message, rmem_wire_put_proof(message, proof), RMEM_WIRE_WELCOME, &answer);
+	return ask(message, rmem_wire_put_proof(message, proof), wanted, &answer);
+}
+
+static int prove(const uint8_t proof[RMEM_AUTH_PROOF_BYTES])
+{
+	return prove_for(proof, RMEM_WIRE_WELCOME);
+}
+
+static int ask_for_status(void)
+{
+	struct rmem_control_message answer;
+	uint8_t message[RMEM_WIRE_MAX_BYTES];
+
+	return ask(message, rmem_wire_put_status_request(message), RMEM_WIRE_STATUS, &answer);
 }
 
 START_TEST(nothing_but_a_proof_of_this_conversation_opens)
@@ -276,6 +314,25 @@ START_TEST(nothing_but_a_proof_of_this_conversation_opens)
 	say_hello(&nonces);
 	rmem_auth_prove(RMEM_AUTH_SERVER, &nonces, proof);
 	ck_assert_int_eq(prove(proof), -EACCES);
+	close(sock);
+	/* To one who only asks it tells no more, and one who may ask has not been let in. */
+	dial();
+	say_hello_with(RMEM_WIRE_FEATURE_ASK, &nonces);
+	ck_assert_int_eq(prove_for(old, RMEM_WIRE_STATUS), -EACCES);
+	close(sock);
+	dial();
+	say_hello_with(RMEM_WIRE_FEATURE_ASK, &nonces);
+	rmem_auth_prove(RMEM_AUTH_CLIENT, &nonces, proof);
+	ck_assert_int_eq(prove_for(proof, RMEM_WIRE_STATUS), 0);
+	ck_assert_int_eq(ask_for_status(), -EACCES);
+	close(sock);
+	/* The plain question, alone and after a greeting. */
+	dial();
+	ck_assert_int_eq(ask_for_status(), -EACCES);
+	close(sock);
+	dial();
+	say_hello(&nonces);
+	ck_assert_int_eq(ask_for_status(), -EACCES);
 	close(sock);
 	/* Without a greeting. */
 	dial();
@@ -325,6 +382,8 @@ int main(void)
 	suite_add_tcase(suite, keys);
 	tcase_add_unchecked_fixture(meets, rig_folder_make, rig_folder_remove);
 	tcase_add_loop_test(meets, who_has_the_same_key_or_none_comes_together, 0,
+			    (int)RMEM_COUNT_OF(meetings));
+	tcase_add_loop_test(meets, who_may_use_the_memory_is_told_of_it_and_nobody_else, 0,
 			    (int)RMEM_COUNT_OF(meetings));
 	tcase_add_test(meets, nothing_but_a_proof_of_this_conversation_opens);
 	tcase_add_test(meets, a_second_greeting_does_not_change_the_numbers);
