@@ -10,7 +10,7 @@
 #define LOCAL	      ((char *)0x10000000)
 #define LOCAL_BYTES   ((uint64_t)64 << 20)
 #define SEGMENTS_MAX  200
-#define REQUESTS_MAX  4000
+#define REQUESTS_MAX  40000
 #define REGION_BYTES  ((uint64_t)8 << 20)
 #define REGION_KEY(n) (100 + (n))
 
@@ -240,6 +240,7 @@ static unsigned plan_in_portions(unsigned *seed)
 		budget.wr_max = 1 + (uint32_t)below(seed, 20);
 		budget.bytes_max = below(seed, 4) ? UINT64_MAX : 1 + below(seed, 100000);
 		budget.id = count;
+		ck_assert_uint_le(count + budget.wr_max, REQUESTS_MAX);
 		rc = rmem_plan_fill(&target, &batch, &wrs[count], &budget);
 		ck_assert_int_ge(rc, 0);
 		ck_assert_int_ne(rc, RMEM_PLAN_SERVER);
