@@ -282,7 +282,7 @@ static bool has_form(const char *text, const char *form)
 /* What is wrong with an address that has the right form; "": nothing. */
 static const char *url_trouble(const char *text)
 {
-	const char *port = strrchr(text, ':') + 1; /* the form has one */
+	const char *host = text + strlen("verbs://"), *port;
 	char *end;
 	long number;
 
@@ -292,6 +292,12 @@ static const char *url_trouble(const char *text)
 			       : "";
 	if (strncmp(text, "verbs:", 6) != 0)
 		return "";
+	port = host + strcspn(host, *host == '[' ? "]" : ":"); /* [::1] has colons of its own */
+	port += *port == ']';
+	if (*port == '\0')
+		return ""; /* verbs.port */
+	if (*port++ != ':')
+		return "where a port or nothing should follow the host's address";
 	number = strtol(port, &end, 10);
 	if (!isdigit((unsigned char)*port) || *end != '\0' || number < 1 || number > 65535)
 		return "whose port is no number from 1 to 65535";

@@ -292,8 +292,15 @@ struct ibv_mr *verbs_register(struct ibv_pd *pd, const struct verbs_stretch *str
 /* --- fabric_verbs_address.c --------------------------------------------------------------------
  */
 
+#define HOW_TO_MAKE_A_DEVICE                                                                       \
+	"soft-RoCE makes one of any Ethernet interface: modprobe rdma_rxe; "                       \
+	"rdma link add rxe0 type rxe netdev eth0"
+
 /* A channel for events that is read without waiting. Errors: no RDMA here, and what to do. */
 int verbs_channel_open(struct rdma_event_channel **channel, struct rmem_error *error);
+/* The connection manager doesn't tell a device that this user may not open from none: -EACCES and
+ * the name of the first that it may not, or 0. */
+int verbs_closed_device(const char *where, struct rmem_error *error);
 /* What it means that an address leads to no device. */
 int verbs_no_device(const char *where, int code, struct rmem_error *error);
 

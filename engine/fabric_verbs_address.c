@@ -142,12 +142,45 @@ int verbs_source(const struct sockaddr *peer, const char *where, struct sockaddr
 /* --- Errors ------------------------------------------------------------------------------------
  */
 
-#define HOW_TO_MAKE_A_DEVICE                                                                       \
-	"soft-RoCE makes one of any Ethernet interface: modprobe rdma_rxe; "                       \
-	"rdma link add rxe0 type rxe netdev eth0"
+#define CONNECTION_MANAGER "/dev/infiniband/rdma_cm"
+
+static bool is_closed(const char *path)
+{
+	return access(path, R_OK | W_OK) != 0 && (errno == EACCES || errno == EPERM);
+}
+
+int verbs_closed_device(const char *where, struct rmem_error *error)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && list != NULL && list[i] != NULL; i++) {
+		char path[128];
+
+		snprintf(path, sizeof(path), "/dev/infiniband/%s", list[i]->dev_name);
+		if (is_closed(path))
+			rc = rmem_fail(error, EACCES,
+				       "%s: %s: Permission denied: this user may not use the RDMA "
+				       "device %s: give it the right to read and write that file",
+				       where, path, list[i]->name);
+	}
+	if (list != NULL)
+		ibv_free_device_list(list);
+	return rc;
+}
 
 int verbs_no_device(const char *where, int code, struct rmem_error *error)
 {
+	const char *source = rmem_verbs_options()->source;
+	int rc = verbs_closed_device(where, error);
+
+	if (rc != 0)
+		return rc;
+	if (source != NULL && (code == ENODEV || code == EADDRNOTAVAIL))
+		return rmem_fail(error, ENODEV,
+				 "%s: verbs.source is %s, an address that no RDMA device here has "
+				 "('rdma link' shows the devices, 'ip address' their addresses)",
+				 where, source);
 	if (code == ENODEV || code == EADDRNOTAVAIL)
 		return rmem_fail(error, ENODEV,
 				 "%s: no RDMA device has the local address that leads there "
@@ -162,10 +195,14 @@ int verbs_channel_open(struct rdma_event_channel **channel, struct rmem_error *e
 	int code = errno;
 
 	if (made == NULL) {
-		if (code == EACCES || code == EPERM)
-			return rmem_fail(error, code,
-					 "/dev/infiniband/rdma_cm: %s: this user may not use RDMA",
-					 strerror(code));
+		/* The library may say no more than that it found no device to use. */
+		if (code == EACCES || code == EPERM || is_closed(CONNECTION_MANAGER))
+			return rmem_fail(error, EACCES,
+					 CONNECTION_MANAGER
+					 ": Permission denied: this user may not use "
+					 "RDMA: give it the right to read and write that file");
+		if (verbs_closed_device("RDMA", error) != 0)
+			return -EACCES;
 		if (code == ENODEV || code == ENOENT || code == ENOSYS)
 			return rmem_fail(error, ENODEV,
 					 "no RDMA device here (or rdma_ucm is not "

@@ -242,6 +242,11 @@ static int bind_error(const char *url, int code, struct rmem_error *error)
 		return rmem_fail(
 			error, code,
 			"%s: another server listens there: stop it, or choose another port", url);
+	if ((code == ENODEV || code == EADDRNOTAVAIL) && verbs_closed_device(url, error) == 0)
+		return rmem_fail(error, ENODEV,
+				 "%s: no RDMA device here has that address ('rdma link' shows the "
+				 "devices, 'ip address' their addresses); " HOW_TO_MAKE_A_DEVICE,
+				 url);
 	return verbs_no_device(url, code, error);
 }
 

@@ -271,6 +271,10 @@ int rmem_peers_add(struct rmem_peers *peers, const char *url, unsigned *server,
 	return 0;
 }
 
+/* The first attempt may take as long as its caller waits, and begins a moment later: it is about to
+ * say why it failed. */
+#define REASON_MS 1000
+
 static struct timespec deadline_in(unsigned timeout_ms)
 {
 	struct timespec at;
@@ -310,6 +314,10 @@ int rmem_peers_wait(struct rmem_peers *peers, unsigned server, unsigned timeout_
 	at->waiters++;
 	hurry(at);
 	while (at->state != RMEM_SERVER_UP && rc == 0)
+		rc = pthread_cond_timedwait(&peers->changed, &peers->lock, &deadline);
+	deadline = deadline_in(timeout_ms > 0 ? REASON_MS : 0);
+	rc = 0;
+	while (at->state != RMEM_SERVER_UP && at->error.code == 0 && rc == 0)
 		rc = pthread_cond_timedwait(&peers->changed, &peers->lock, &deadline);
 	at->waiters--;
 	if (at->state == RMEM_SERVER_UP)

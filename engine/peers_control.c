@@ -37,8 +37,10 @@ static void *attempt_main(void *argument)
 
 	pthread_mutex_lock(&peers->lock);
 	server->result = connection;
-	if (rc)
+	if (rc) {
 		server->error = error;
+		pthread_cond_broadcast(&peers->changed); /* who waits may only wait for that */
+	}
 	server->attempt = RMEM_ATTEMPT_ENDED;
 	pthread_mutex_unlock(&peers->lock);
 	rmem_peers_notify(peers);

@@ -156,12 +156,12 @@ static const struct bad_row bad_rows[] = {
 	{&url_key, "shm:", "allowed: shm:/PATH"},
 	{&url_key, "verbs:/host", "allowed: shm:/PATH or verbs://HOST:PORT"},
 	{&url_key, "", "allowed: shm:/PATH"},
-	{&url_key, "verbs://host", "port is no number from 1 to 65535; allowed"},
+	{&url_key, "verbs://[::1]:0", "port is no number from 1 to 65535; allowed"},
+	{&url_key, "verbs://[::1]7471", "a port or nothing should follow"},
 	{&url_key, "verbs://host:", "port is no number"},
 	{&url_key, "verbs://host:0", "port is no number"},
 	{&url_key, "verbs://host:65536", "port is no number"},
 	{&url_key, "verbs://host:7471x", "port is no number"},
-	{&url_key, "verbs://[fe80::1]", "port is no number"},
 	{&url_key, LONG_SOCKET "x", "longer than the 107 bytes of a socket's; allowed"},
 	{&url_key, "shm:/a\tb", "control characters"},
 	{&list_key, "shm:/a", "not a list"},
@@ -193,6 +193,9 @@ START_TEST(paths_and_urls_are_kept_as_text)
 	ck_assert_str_eq(value.text, "shm:/run/\xc3\xa4 b");
 	ck_assert_int_eq(conf_value_parse(&url_key, LONG_SOCKET, &value, NULL), 0);
 	ck_assert_int_eq(conf_value_parse(&url_key, "verbs://[::1]:65535", &value, NULL), 0);
+	/* With the port of verbs.port. */
+	ck_assert_int_eq(conf_value_parse(&url_key, "verbs://[fe80::1]", &value, NULL), 0);
+	ck_assert_int_eq(conf_value_parse(&url_key, "verbs://h", &value, NULL), 0);
 	ck_assert_int_eq(conf_value_parse(&url_key, "verbs://h:1", &value, NULL), 0);
 	ck_assert_str_eq(value.text, "verbs://h:1");
 	ck_assert_int_eq(conf_value_parse(&url_key, "bad", &value, NULL), -EINVAL);
