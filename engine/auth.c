@@ -81,7 +81,7 @@ int rmem_auth_set_key_file(const char *path, struct rmem_error *error)
 		return 0;
 	if (sodium_init() < 0)
 		return rmem_fail(error, EIO, "libsodium can't be used here");
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* it may be a FIFO */
 	if (fd < 0)
 		return rmem_fail(error, errno, "key file %s: %s", path, strerror(errno));
 	rc = check_file(fd, path, error);

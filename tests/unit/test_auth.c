@@ -39,6 +39,16 @@ static const char *key_file(const char *content, size_t length, mode_t mode)
 	return path;
 }
 
+/* That nobody writes to. */
+static const char *fifo(void)
+{
+	static char path[100];
+
+	snprintf(path, sizeof(path), "%s/fifo", rig_folder());
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	return path;
+}
+
 /* NULL: none. */
 static void use_key(const char *key)
 {
@@ -57,6 +67,7 @@ START_TEST(a_key_file_that_is_no_good_is_refused_and_leaves_no_key)
 	ck_assert_int_eq(rmem_auth_set_key_file("/nonexistent/key", &error), -ENOENT);
 	ck_assert(!rmem_auth_is_on());
 	ck_assert_int_eq(rmem_auth_set_key_file(rig_folder(), &error), -EINVAL);
+	ck_assert_int_eq(rmem_auth_set_key_file(fifo(), &error), -EINVAL);
 	ck_assert_int_eq(rmem_auth_set_key_file(key_file(KEY_ONE, 15, 0600), &error), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(error.text, "/dev/urandom"));
 	ck_assert_int_eq(rmem_auth_set_key_file(key_file("0123456789abcde\n\n", 17, 0600), &error),
