@@ -255,18 +255,28 @@ static int left_ms(uint64_t waited_ns, int timeout_ms)
 /* Where a run stands. */
 struct patience {
 	uint64_t start_ns; /* 0: the clock was not read yet */
-	uint64_t idle_ns;  /* since when nothing came; 0 likewise */
-	uint32_t progress; /* of the reactor when it was looked at last */
 	uint32_t turns;	   /* since something came */
 };
 
-/* Whether to read the clock in this turn: in event mode always, otherwise now and then. Transfers
- * that come in keep the reactor awake, also while no batch is complete. */
-static bool is_time_to_look(const struct rmem_reactor *reactor, struct patience *patience)
+/* Transfers that come in keep the reactor awake, also while no batch is complete; and what was
+ * submitted since is to be waited for anew. */
+static bool has_moved(struct rmem_reactor *reactor)
 {
-	if (reactor->progress != patience->progress) {
-		patience->progress = reactor->progress;
-		patience->idle_ns = 0;
+	uint64_t batches = atomic_load_explicit(&reactor->metrics.stats.values[RMEM_STAT_BATCHES],
+						memory_order_relaxed);
+
+	if (reactor->progress == reactor->idle_progress && batches == reactor->idle_batches)
+		return false;
+	reactor->idle_progress = reactor->progress;
+	reactor->idle_batches = batches;
+	return true;
+}
+
+/* Whether to read the clock in this turn: in event mode always, otherwise now and then. */
+static bool is_time_to_look(struct rmem_reactor *reactor, struct patience *patience)
+{
+	if (has_moved(reactor)) {
+		reactor->idle_ns = 0;
 		patience->turns = 0;
 	}
 	patience->turns++;
@@ -282,14 +292,13 @@ static bool is_expecting(const struct rmem_reactor *reactor)
 }
 
 /* Returns what nap() does. */
-static int nap_and_learn(struct rmem_reactor *reactor, const struct patience *patience,
-			 int timeout_ms)
+static int nap_and_learn(struct rmem_reactor *reactor, int timeout_ms)
 {
+	uint64_t idle_ns = reactor->idle_ns;
 	uint32_t progress = reactor->progress;
 	int rc = nap(reactor, timeout_ms);
 
-	rmem_spin_learn(&reactor->spin, rmem_now_ns() - patience->idle_ns,
-			reactor->progress != progress);
+	rmem_spin_learn(&reactor->spin, rmem_now_ns() - idle_ns, reactor->progress != progress);
 	return rc;
 }
 
@@ -301,8 +310,8 @@ static int look_at_clock(struct rmem_reactor *reactor, struct patience *patience
 
 	if (patience->start_ns == 0)
 		patience->start_ns = now_ns;
-	if (patience->idle_ns == 0)
-		patience->idle_ns = now_ns;
+	if (reactor->idle_ns == 0)
+		reactor->idle_ns = now_ns;
 	left = left_ms(now_ns - patience->start_ns, timeout_ms);
 	if (left == 0)
 		return -ETIMEDOUT;
@@ -311,11 +320,11 @@ static int look_at_clock(struct rmem_reactor *reactor, struct patience *patience
 	if (reactor->poll == RMEM_POLL_BUSY)
 		return (int)turn(reactor);
 	if (is_expecting(reactor))
-		return now_ns - patience->idle_ns < reactor->spin.limit_ns
+		return now_ns - reactor->idle_ns < reactor->spin.limit_ns
 			       ? (int)turn(reactor)
-			       : nap_and_learn(reactor, patience, left);
-	return now_ns - patience->idle_ns < reactor->spin.base_ns ? (int)turn(reactor)
-								  : nap(reactor, left);
+			       : nap_and_learn(reactor, left);
+	return now_ns - reactor->idle_ns < reactor->spin.base_ns ? (int)turn(reactor)
+								 : nap(reactor, left);
 }
 
 unsigned rmem_reactor_run(struct rmem_reactor *reactor, int timeout_ms)
@@ -334,6 +343,8 @@ unsigned rmem_reactor_run(struct rmem_reactor *reactor, int timeout_ms)
 			did = turn(reactor);
 		}
 	}
+	if (did > 0)
+		reactor->idle_ns = 0;
 	return did;
 }
 
@@ -389,6 +400,7 @@ int rmem_notice_wait(struct rmem_reactor *reactor, unsigned server, uint32_t tra
 
 	rmem_reactor_poll(reactor); /* takes in the table, if it is the first time */
 	reactor->is_awaiting = true;
+	reactor->idle_ns = 0;
 	while (rc == 0 && !rmem_notice_has_arrived(reactor, server, transfer)) {
 		int left_ms = rmem_deadline_left_ms(deadline_ns);
 

@@ -41,6 +41,10 @@ struct rmem_reactor {
 	enum rmem_poll_mode poll;
 	struct rmem_spin spin;
 	bool is_awaiting; /* somebody waits for a notice */
+	/* Since when nothing came, nor was submitted, over all runs that ended so; 0: not known.
+	 * And what had come and been submitted when that was looked at last. */
+	uint64_t idle_ns, idle_batches;
+	uint32_t idle_progress;
 	unsigned index;
 	struct rmem_queue queues[RMEM_PORTS_MAX];
 	struct rmem_arena arena;

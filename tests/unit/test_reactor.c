@@ -126,6 +126,32 @@ START_TEST(an_idle_reactor_sleeps_until_its_time_is_over)
 }
 END_TEST
 
+/* Short runs, in each of which nothing comes. */
+static void run_for_nothing(unsigned times)
+{
+	for (unsigned i = 0; i < times; i++)
+		ck_assert_uint_eq(rmem_reactor_run(reactor, 10), 0);
+}
+
+START_TEST(a_reactor_that_stays_idle_over_many_short_runs_sleeps)
+{
+	struct rmem_segment segment = {.length = 4096};
+	struct rmem_batch batch = {.op = RMEM_WRITE, .segments = &segment, .segment_count = 1};
+
+	start(RMEM_POLL_ADAPTIVE, 30000, FAKE_MANUAL);
+	segment.server = (uint16_t)server;
+	segment.local = rmem_staging_get(reactor);
+	if (_i == 1) /* and never ends */
+		rmem_submit(reactor, &batch);
+	run_for_nothing(20);
+	ck_assert_uint_ge(stat(RMEM_STAT_SLEEPS), 10);
+	fake_run(0, 1);
+	if (_i == 1)
+		ck_assert_int_eq(rmem_batch_wait(reactor, &batch, LONG_MS), 0);
+	finish();
+}
+END_TEST
+
 /* --- A fabric that is slower than the spin ---------------------------------------------------- */
 
 #define SLOW_SPIN_US 2000
@@ -165,6 +191,33 @@ START_TEST(waits_that_a_longer_spin_outlasts_are_not_slept_through)
 	/* The first; and on a busy machine some that take many times as long. */
 	ck_assert_uint_ge(stat(RMEM_STAT_SLEEPS), 1);
 	ck_assert_uint_lt(stat(RMEM_STAT_SLEEPS), 15);
+	finish();
+}
+END_TEST
+
+START_TEST(what_is_submitted_after_an_idle_time_is_spun_for)
+{
+	struct rmem_segment segment = {.length = 4096};
+	struct rmem_batch batch = {.op = RMEM_WRITE, .segments = &segment, .segment_count = 1};
+	uint64_t sleeps = 0, slept = 0;
+	pthread_t thread;
+
+	start(RMEM_POLL_ADAPTIVE, 2 * SLOW_US, FAKE_MANUAL);
+	segment.server = (uint16_t)server;
+	segment.local = rmem_staging_get(reactor);
+	pthread_create(&thread, NULL, answer_late, NULL);
+	for (unsigned i = 0; i < 5; i++) {
+		run_for_nothing(30); /* longer than any spin */
+		ck_assert_uint_gt(stat(RMEM_STAT_SLEEPS), sleeps);
+		sleeps = stat(RMEM_STAT_SLEEPS);
+		rmem_submit(reactor, &batch);
+		ck_assert_int_eq(rmem_batch_wait(reactor, &batch, LONG_MS), 0);
+		slept += stat(RMEM_STAT_SLEEPS) - sleeps;
+		sleeps = stat(RMEM_STAT_SLEEPS);
+	}
+	atomic_store(&is_over, true);
+	pthread_join(thread, NULL);
+	ck_assert_uint_lt(slept, 3); /* on a busy machine some answers take longer */
 	finish();
 }
 END_TEST
@@ -248,6 +301,8 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, no_completion_is_lost_however_it_falls_around_the_sleep, 0, 4);
 	tcase_add_loop_test(tcase, an_idle_reactor_sleeps_until_its_time_is_over, 0, 2);
+	tcase_add_loop_test(tcase, a_reactor_that_stays_idle_over_many_short_runs_sleeps, 0, 2);
+	tcase_add_test(tcase, what_is_submitted_after_an_idle_time_is_spun_for);
 	tcase_add_test(tcase, waits_that_a_longer_spin_outlasts_are_not_slept_through);
 	tcase_add_test(tcase, a_transfer_that_does_not_end_is_slept_through);
 	tcase_add_test(tcase, a_signal_ends_the_sleep);
