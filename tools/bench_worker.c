@@ -114,14 +114,17 @@ static uint64_t begin_due(struct bench_worker *worker)
 			    now_ns + RMEM_NS_PER_MS);
 }
 
+/* By how long it is until then: the kernel's clock is another, and strays from ours with time. */
 static void sleep_until(uint64_t when_ns)
 {
-	struct timespec when = {
-		.tv_sec = (time_t)(when_ns / RMEM_NS_PER_S),
-		.tv_nsec = (long)(when_ns % RMEM_NS_PER_S),
+	uint64_t now_ns = bench_now_ns();
+	uint64_t left_ns = when_ns > now_ns ? when_ns - now_ns : 0;
+	struct timespec left = {
+		.tv_sec = (time_t)(left_ns / RMEM_NS_PER_S),
+		.tv_nsec = (long)(left_ns % RMEM_NS_PER_S),
 	};
 
-	(void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL);
+	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &left, NULL);
 }
 
 /* Returns what time it is. */

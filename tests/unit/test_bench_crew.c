@@ -9,6 +9,7 @@
 
 #include "engine/base/log.h"
 #include "tests/support/runner.h"
+#include "tools/bench_clock.h"
 #include "tools/bench_servers.h"
 
 #define SHARE_BYTES (256u << 10)
@@ -221,6 +222,24 @@ START_TEST(a_limit_ends_a_measurement_early)
 }
 END_TEST
 
+/* As they do over hours; here by 10 s, to either side. */
+START_TEST(a_rate_is_kept_where_our_clock_strays_from_the_kernels)
+{
+	struct bench_load load = small_load(RMEM_WRITE);
+	uint64_t begun_ns = rmem_now_ns();
+
+	bench_clock_init();
+	bench_clock.from_ns += _i * 10 * (int64_t)RMEM_NS_PER_S;
+	start(1, 1, RMEM_POLL_ADAPTIVE);
+	load.warmup = 0;
+	load.rate = 250 * load.batch;
+	ck_assert_msg(measure(&load) == 0, "%s", error.text);
+	ck_assert_double_eq(value(BENCH_ITERATIONS), 50);
+	ck_assert_uint_lt(rmem_now_ns() - begun_ns, 5 * (uint64_t)RMEM_NS_PER_S);
+	ck_assert_double_lt(value(BENCH_CPU_PERCENT), 30);
+}
+END_TEST
+
 START_TEST(a_stopped_measurement_is_cancelled)
 {
 	struct bench_load load = small_load(RMEM_WRITE);
@@ -336,6 +355,7 @@ int main(void)
 			    RMEM_WRITE + 1);
 	tcase_add_loop_test(tcase, a_bare_copy_moves_the_same_messages, RMEM_READ, RMEM_WRITE + 1);
 	tcase_add_test(tcase, a_limit_ends_a_measurement_early);
+	tcase_add_loop_test(tcase, a_rate_is_kept_where_our_clock_strays_from_the_kernels, -1, 2);
 	tcase_add_test(tcase, a_stopped_measurement_is_cancelled);
 	tcase_add_test(tcase, a_server_that_goes_ends_it_with_its_name);
 	tcase_add_test(tcase, a_part_outside_of_the_server_is_an_error);
