@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,13 +92,19 @@ void bench_plot_script(const struct bench_plot *plot, FILE *out)
 	putc('\n', out);
 }
 
+/* Where a link leads that leads to no file yet, an empty one stays behind if nothing gets drawn. A
+ * reader of a FIFO would take a look as the end of all. */
 static int check_path(const char *path, struct rmem_error *error)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	bool is_new = fd >= 0;
+	struct stat status;
 
-	if (fd < 0 && errno == EEXIST)
-		fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 && errno == EEXIST) {
+		if (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))
+			return 0;
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	}
 	if (fd < 0)
 		return rmem_fail(error, errno, "--plot: can't write %s: %s", path, strerror(errno));
 	close(fd);

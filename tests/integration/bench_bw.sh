@@ -114,6 +114,15 @@ if command -v gnuplot >/dev/null; then
         bw --size 64:1KiB --iterations 10 --plot "$WORK/it's a plot.$kind"
         [ -s "$WORK/it's a plot.$kind" ] || fail "no $kind"
     done
+    ln -s linked.svg "$WORK/link.svg"
+    says . "$RMEM_BENCH" bw --size 64 --iterations 10 --plot "$WORK/link.svg"
+    [ -s "$WORK/linked.svg" ] || fail "nothing is drawn where a link leads"
+    mkfifo "$WORK/fifo.svg"
+    cat "$WORK/fifo.svg" >"$WORK/read.svg" &
+    reader=$!
+    says . "$RMEM_BENCH" bw --size 64 --iterations 10 --plot "$WORK/fifo.svg"
+    wait "$reader"
+    [ -s "$WORK/read.svg" ] || fail "nothing is drawn into a FIFO"
     refused 1 "can't write" "$RMEM_BENCH" bw --plot "$WORK/no/plot.svg"
     nothing_left "--plot into no folder"
 else
