@@ -107,10 +107,8 @@ void rmem_stream_fill(void *dst, unsigned char byte, size_t length)
 
 void rmem_stream_copy(void *dst, const void *src, size_t length)
 {
-	uintptr_t to = (uintptr_t)dst, from = (uintptr_t)src;
-
 	/* Differences wrap, so each says "apart" for the one that is in front. */
-	assert(to - from >= length);
-	assert(from - to >= length);
+	assert((uintptr_t)dst - (uintptr_t)src >= length);
+	assert((uintptr_t)src - (uintptr_t)dst >= length);
 	atomic_load_explicit(&selected, memory_order_relaxed)->copy(dst, src, length);
 }

@@ -214,6 +214,7 @@ void bench_stream_measure(const struct bench_stream_area *area,
 	int rc = rmem_stream_select(load->isa, NULL);
 
 	assert(rc == 0);
+	(void)rc;
 	if (load->is_cold)
 		run_batches(area, load, &wrote, NULL);
 	run_batches(area, load, load->is_cold ? &again : &wrote, &read);
