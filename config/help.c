@@ -47,9 +47,9 @@ static void initial_text(const struct conf_key *key, char *text, size_t size)
 	}
 }
 
-static bool needs_value(const struct conf_key *key)
+static bool needs_value(const struct conf_key *key, unsigned programs)
 {
-	return key->required != 0 && key->initial[0] == '\0';
+	return (key->required & programs) != 0 && key->initial[0] == '\0';
 }
 
 void conf_help_print(enum conf_program program, FILE *stream)
@@ -67,7 +67,7 @@ void conf_help_print(enum conf_program program, FILE *stream)
 		initial_text(key, initial, sizeof(initial));
 		conf_allowed_text(key, allowed, sizeof(allowed));
 		fprintf(stream, "\n%s = %s%s\n" INDENT "%s\n", key->name, initial,
-			needs_value(key) ? "    (has to be set)" : "", allowed);
+			needs_value(key, program) ? "    (has to be set)" : "", allowed);
 		print_wrapped(key->help, stream);
 	}
 }
@@ -105,19 +105,39 @@ static const char introduction[] =
 	"goes\n"
 	"  without a unit.\n"
 	"- **Lists** are strings in brackets; a list of one may be the string alone.\n"
-	"- **The command line counts more.** `--set engine.chunk=256KiB` on any program; a list "
-	"is\n"
-	"  replaced, its items stand between commas, and a second `--set` of it adds to the "
-	"first.\n"
+	"- **The command line counts more.** `--set engine.chunk=256KiB` on rmemfs, rmemd, rmemctl "
+	"and\n"
+	"  rmem-bench (there behind the command: `rmem-bench bw --set ...`); a list is replaced, "
+	"its "
+	"items\n"
+	"  stand between commas, and a second `--set` of it adds to the first.\n"
 	"- **Checking.** `--check-config` reads everything, reports everything that is wrong with "
 	"file,\n"
-	"  line and key, and exits; `--help-config` explains the settings of one program.\n"
+	"  line and key, and exits; `--help-config` explains the settings of one program. Both go "
+	"where\n"
+	"  `--set` goes.\n"
 	"- **One file may serve several programs:** each takes the settings that it uses, and "
 	"checks\n"
 	"  all.\n"
 	"\n"
 	"Samples: [rmemfs.cfg](rmemfs.cfg), [rmemd.cfg](rmemd.cfg), "
 	"[quickstart.cfg](quickstart.cfg).\n";
+
+static void print_default(const struct conf_key *key, FILE *stream)
+{
+	char text[160];
+
+	if (!needs_value(key, key->programs)) {
+		initial_text(key, text, sizeof(text));
+		fprintf(stream, "`%s`", text);
+		return;
+	}
+	fputs("has to be set", stream);
+	if (key->required == key->programs)
+		return;
+	conf_programs_text(key->required, text, sizeof(text));
+	fprintf(stream, " for %s", text);
+}
 
 static bool same_group(const char *a, const char *b)
 {
@@ -145,15 +165,14 @@ void conf_reference_print(FILE *stream)
 	fputs(introduction, stream);
 	for (size_t i = 0; i < conf_schema_count; i++) {
 		const struct conf_key *key = &conf_schema[i];
-		char initial[160], allowed[256], programs[80];
+		char allowed[256], programs[80];
 
 		if (i == 0 || !same_group(key->name, conf_schema[i - 1].name))
 			print_group_head(key->name, stream);
-		initial_text(key, initial, sizeof(initial));
 		conf_allowed_text(key, allowed, sizeof(allowed));
 		conf_programs_text(key->programs, programs, sizeof(programs));
 		fprintf(stream, "| `%s` | %s | ", key->name, allowed);
-		fprintf(stream, needs_value(key) ? "has to be set" : "`%s`", initial);
+		print_default(key, stream);
 		fprintf(stream, " | %s | %s |\n", programs, key->help);
 	}
 }

@@ -188,6 +188,10 @@ START_TEST(help_config_explains_the_programs_settings_and_only_them)
 	ck_assert_ptr_nonnull(
 		strstr(out, "\nstore.url = \"\"    (has to be set)\n    lmdb:/PATH\n"));
 	ck_assert_ptr_null(strstr(out, "server.size"));
+	ck_assert_ptr_nonnull(strstr(out, "\nservers = []    (has to be set)\n"));
+	/* Which has servers of its own. */
+	ck_assert_int_eq(RUN(CONF_BENCH, "--help-config"), CONF_DONE);
+	ck_assert_ptr_nonnull(strstr(out, "\nservers = []\n"));
 }
 END_TEST
 
