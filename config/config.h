@@ -63,7 +63,8 @@ const char *const *conf_list(const struct conf *conf, const char *key, size_t *c
 /* Where the value comes from, for messages: "rmemfs.cfg:12", "--set", or "default". */
 const char *conf_origin(const struct conf *conf, const char *key);
 
-/* Sets levels and sink of engine/base/log.h from log.*. Call it before other threads log. */
+/* Sets levels and sink of engine/base/log.h from log.*. Call it before other threads log. With the
+ * sink at auto that is stderr; who goes to the background turns to syslog then. */
 void conf_apply_log(const struct conf *conf);
 /* Switches measuring on or off as engine.telemetry says. */
 void conf_apply_telemetry(const struct conf *conf);

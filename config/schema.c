@@ -551,9 +551,12 @@ const struct conf_key conf_schema[] = {
 		.name = "log.sink",
 		.type = CONF_ENUM,
 		.programs = ALL,
-		.words = WORDS("stderr", "syslog"),
-		.initial = "stderr",
-		.help = "Where the log goes.",
+		.words = WORDS("auto", "stderr", "syslog"),
+		.initial = "auto",
+		.help = "Where the log goes: `auto` is syslog for a mount in the background, once "
+			"it is usable, and stderr otherwise. What was chosen goes for a mount with "
+			"`-f`, too; one in the background has no stderr, so with `stderr` its log "
+			"ends there.",
 	},
 };
 

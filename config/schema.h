@@ -63,7 +63,7 @@ enum conf_streaming {
 	CONF_STREAMING_OFF,
 };
 enum conf_mtu { CONF_MTU_AUTO }; /* then 256, 512 and so on */
-enum conf_log_sink { CONF_LOG_STDERR, CONF_LOG_SYSLOG };
+enum conf_log_sink { CONF_LOG_AUTO, CONF_LOG_STDERR, CONF_LOG_SYSLOG };
 
 /* NULL when there is no such key. */
 const struct conf_key *conf_key_find(const char *name);

@@ -34,7 +34,7 @@ struct process {
 	struct mount mount;
 	struct server_threads *threads;
 	struct control *control;
-	bool syslog_when_ready; /* a daemon has no stderr, and nobody said where to log */
+	bool syslog_when_ready; /* a daemon has no stderr */
 };
 
 /* On the engine's control thread. */
@@ -270,6 +270,20 @@ static void block_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* In the background stderr ends when the mount is usable. */
+static void choose_log(struct process *process)
+{
+	unsigned sink = conf_enum(process->options.conf, "log.sink");
+
+	if (process->options.foreground)
+		return;
+	process->syslog_when_ready = sink == CONF_LOG_AUTO;
+	if (sink == CONF_LOG_STDERR)
+		rmem_log_warn(RMEM_LOG_FS,
+			      "log.sink is stderr: once the mount is in the background nothing is "
+			      "logged any more; take auto or syslog, or -f");
+}
+
 static int run(struct process *process)
 {
 	struct rmem_error error = {0};
@@ -283,9 +297,7 @@ static int run(struct process *process)
 		result = daemon_start(&error);
 	if (result == 0) {
 		block_signals();
-		process->syslog_when_ready =
-			!process->options.foreground &&
-			strcmp(conf_origin(process->options.conf, "log.sink"), "default") == 0;
+		choose_log(process);
 		result = start(process, &error);
 	}
 	if (result != 0) {

@@ -14,7 +14,8 @@ static void print_help(void)
 	printf("usage: rmemfs CONFIG MOUNTPOINT [-o OPT[,OPT...]] [-f] [--set KEY=VALUE]...\n"
 	       "Mounts remote memory as a filesystem and returns once the mount is usable.\n\n"
 	       "  -o OPT,...            mount options, see mount.fuse3(8)\n"
-	       "  -f, --foreground      stay in the foreground, log to stderr\n" CONF_OPTIONS_HELP
+	       "  -f, --foreground      stay in the foreground, log to stderr\n"
+	       "                        unless log.sink says otherwise\n" CONF_OPTIONS_HELP
 	       "  -h, --help            this text\n"
 	       "  -V, --version         the version\n\n"
 	       "Unmount with `umount MOUNTPOINT` (or fusermount3 -u), or send SIGTERM.\n"

@@ -158,6 +158,7 @@ START_TEST(enums_in_the_header_follow_the_words)
 		{"staging.streaming", "avx2", CONF_STREAMING_AVX2},
 		{"staging.streaming", "sse2", CONF_STREAMING_SSE2},
 		{"staging.streaming", "off", CONF_STREAMING_OFF},
+		{"log.sink", "auto", CONF_LOG_AUTO},
 		{"log.sink", "stderr", CONF_LOG_STDERR},
 		{"log.sink", "syslog", CONF_LOG_SYSLOG},
 	};
