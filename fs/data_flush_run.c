@@ -145,14 +145,11 @@ static bool can_wait(struct data_flush *flush, enum data_break broke)
 	return now_ns() < file->deadline_ns;
 }
 
-/* Neighbours in the file: pages[from, to). Those that can go move up to pages[count], and the
- * others are done with. -ENOTCONN: a server is awaited. */
-static int plan_run(struct data_flush *flush, uint32_t from, uint32_t to)
+/* Pages from pages[from] on, neighbours in the file, that lie in the pieces. Returns the index of
+ * the first behind them; -ENOTCONN: a server is awaited. */
+static int plan_pieces(struct data_flush *flush, uint32_t from, uint32_t to,
+		       const struct extent_piece *pieces, int count)
 {
-	struct extent_piece pieces[DATA_PIECES_MAX];
-	uint64_t first = flush->pages[from]->number;
-	int count = extent_lookup(flush->thread->shared->volume, flush->inode, first * PAGE,
-				  (uint64_t)(to - from) * PAGE, pieces, DATA_PIECES_MAX);
 	uint32_t i = from;
 
 	for (int piece = 0; piece < count; piece++) {
@@ -168,8 +165,30 @@ static int plan_run(struct data_flush *flush, uint32_t from, uint32_t to)
 			fail_page(flush, page, FATE_UNREACHABLE);
 		}
 	}
-	/* Too many pieces, or the store cannot say: next time. */
-	flush->lost += count < 0;
+	return (int)i;
+}
+
+/* Neighbours in the file: pages[from, to). Those that can go move up to pages[count], and the
+ * others are done with. -ENOTCONN: a server is awaited. */
+static int plan_run(struct data_flush *flush, uint32_t from, uint32_t to)
+{
+	struct extent_piece pieces[DATA_PIECES_MAX];
+	uint32_t i = from;
+
+	while (i < to) {
+		int count = extent_lookup(flush->thread->shared->volume, flush->inode,
+					  flush->pages[i]->number * PAGE, (uint64_t)(to - i) * PAGE,
+					  pieces, DATA_PIECES_MAX);
+		int next = plan_pieces(flush, i, to, pieces, count);
+
+		if (next < 0)
+			return next;
+		if ((uint32_t)next == i)
+			break;
+		i = (uint32_t)next;
+	}
+	/* The store cannot say: next time. */
+	flush->lost += i < to;
 	for (; i < to; i++)
 		dirty_keep(flush->inode->dirty_file, flush->pages[i]);
 	return 0;

@@ -128,7 +128,42 @@ static uint64_t stored_size(struct rig *rig, struct inode *inode)
 	return attr.size;
 }
 
+/* Pages here and there of an allocated file are written to already, so that a run of dirty ones is
+ * in more pieces than are looked up at once. */
+static void write_many_pieces(struct rig *rig, struct data_request *request, struct inode *inode)
+{
+	const uint64_t pages = 3 * DATA_PIECES_MAX;
+
+	request->mode = 0;
+	ck_assert_int_eq(run(rig, request, DATA_FALLOCATE, inode, (struct range){0, pages * PAGE}),
+			 0);
+	for (uint64_t page = 0; page < pages; page += 2)
+		write_fill(rig, request, inode, (struct range){page * PAGE, PAGE}, 1);
+	sync_file(rig, request, inode);
+	for (uint64_t page = 0; page < pages; page++)
+		write_fill(rig, request, inode, (struct range){page * PAGE, PAGE}, 2);
+}
+
 /* --- When ------------------------------------------------------------------------------------- */
+
+START_TEST(a_sync_sends_all_however_many_pieces_it_is_in)
+{
+	struct data_request *request;
+	struct inode *inode;
+	struct rig rig;
+
+	rig_start(&rig, &usual);
+	request = request_create(&rig, 0);
+	inode = create_file(&rig, "file");
+	write_many_pieces(&rig, request, inode);
+	ck_assert_uint_eq(stats_of(&rig).dirty_bytes, 3 * DATA_PIECES_MAX * PAGE);
+	sync_file(&rig, request, inode);
+	ck_assert_uint_eq(stats_of(&rig).dirty_bytes, 0);
+	inode_unref(rig.volume, inode, 1);
+	request_destroy(&rig, 0, request);
+	rig_stop(&rig);
+}
+END_TEST
 
 START_TEST(writes_wait_are_seen_and_go_together)
 {
@@ -424,6 +459,30 @@ START_TEST(a_lost_server_is_told_once_to_each_and_counted)
 }
 END_TEST
 
+START_TEST(what_is_lost_in_many_pieces_is_told_at_once)
+{
+	struct data_request *request;
+	struct inode *inode;
+	uint32_t seen = 0;
+	struct rig rig;
+
+	rig_start(&rig, &usual);
+	request = request_create(&rig, 0);
+	inode = create_file(&rig, "file");
+	write_many_pieces(&rig, request, inode);
+	rig_stop_server(&rig, 0);
+	rig_wait_server(&rig, 0, RMEM_SERVER_DOWN);
+	for (unsigned i = 0; i < 2; i++) {
+		sync_file(&rig, request, inode);
+		ck_assert_int_eq(take_error(inode, &seen), i == 0 ? -EIO : 0);
+	}
+	ck_assert_uint_eq(stats_of(&rig).dirty_bytes, 0);
+	inode_unref(rig.volume, inode, 1);
+	request_destroy(&rig, 0, request);
+	rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(what_other_servers_hold_arrives)
 {
 	struct rig_options options = usual;
@@ -646,6 +705,7 @@ int main(void)
 	TCase *tcase = tcase_create("data_back");
 
 	tcase_set_timeout(tcase, 100);
+	tcase_add_test(tcase, a_sync_sends_all_however_many_pieces_it_is_in);
 	tcase_add_test(tcase, writes_wait_are_seen_and_go_together);
 	tcase_add_test(tcase, long_writes_go_through);
 	tcase_add_test(tcase, age_flushes);
@@ -655,6 +715,7 @@ int main(void)
 	tcase_add_loop_test(tcase, threads_that_share_files_and_have_no_room_see_their_own_bytes, 0,
 			    2);
 	tcase_add_test(tcase, a_lost_server_is_told_once_to_each_and_counted);
+	tcase_add_test(tcase, what_is_lost_in_many_pieces_is_told_at_once);
 	tcase_add_loop_test(tcase, what_other_servers_hold_arrives, 0, 2);
 	tcase_add_test(tcase, an_append_that_cannot_be_flushed_shows_no_old_bytes);
 	tcase_add_loop_test(tcase, a_flush_waits_for_a_server_that_comes_back, 0, 2);
