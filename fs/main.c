@@ -209,7 +209,9 @@ static int start(struct process *process, struct rmem_error *error)
 		 process->mountpoint);
 	options_volume(conf, process->holder, &volume);
 	volume.mountpoint = process->mountpoint;
-	result = open_volume(process, &volume, error);
+	result = session_create(&process->mount, &session, error);
+	if (result == 0)
+		result = open_volume(process, &volume, error);
 	if (result == 0) {
 		rmem_owner_set(process->volume->uuid);
 		result = start_engine(process, error);
@@ -228,7 +230,7 @@ static int start(struct process *process, struct rmem_error *error)
 	process->mount.cache = options_cache(conf);
 	process->mount.writeback_wanted = conf_bool(conf, "fs.writeback_cache");
 	process->mount.default_permissions = session.default_permissions;
-	result = session_create(&process->mount, &session, error);
+	result = session_mount(&process->mount, &session, error);
 	if (result == 0)
 		result = serve_start(&process->mount, process->engine, &process->threads, error);
 	if (result == 0)

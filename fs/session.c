@@ -149,9 +149,8 @@ static int explain_mount_failure(const struct session_options *options, struct r
 int session_create(struct mount *mount, const struct session_options *options,
 		   struct rmem_error *error)
 {
-	static const struct fuse_custom_io io = {.writev = send_reply, .read = receive};
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	int fd, result = build_arguments(options, &args);
+	int result = build_arguments(options, &args);
 
 	if (result == 0) {
 		mount->session = fuse_session_new(&args, &ops_table, sizeof(ops_table), mount);
@@ -162,22 +161,26 @@ int session_create(struct mount *mount, const struct session_options *options,
 	if (result != 0)
 		return rmem_fail(error, -result,
 				 "a mount option was not understood; see mount.fuse3(8)");
-	if (fuse_session_mount(mount->session, options->mountpoint) != 0) {
-		fuse_session_destroy(mount->session);
-		mount->session = NULL;
+	return 0;
+}
+
+int session_mount(struct mount *mount, const struct session_options *options,
+		  struct rmem_error *error)
+{
+	static const struct fuse_custom_io io = {.writev = send_reply, .read = receive};
+	int fd, result;
+
+	if (fuse_session_mount(mount->session, options->mountpoint) != 0)
 		return explain_mount_failure(options, error);
-	}
 	mount->mountpoint = options->mountpoint;
 	mount->device = mountpoint_device(options->mountpoint);
 	fd = fuse_session_fd(mount->session);
 	result = fuse_session_custom_io(mount->session, &io, fd);
 	if (result == 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
 		result = -errno;
-	if (result != 0) {
-		session_destroy(mount);
+	if (result != 0)
 		return rmem_fail(error, -result, "preparing the FUSE device: %s",
 				 strerror(-result));
-	}
 	return 0;
 }
 
@@ -205,9 +208,11 @@ void session_destroy(struct mount *mount)
 {
 	if (mount->session == NULL)
 		return;
-	if (!is_there(mount))
-		end_connection(mount);
-	fuse_session_unmount(mount->session);
+	if (mount->mountpoint != NULL) { /* it was mounted */
+		if (!is_there(mount))
+			end_connection(mount);
+		fuse_session_unmount(mount->session);
+	}
 	fuse_session_destroy(mount->session);
 	mount->session = NULL;
 }

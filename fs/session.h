@@ -17,10 +17,14 @@ struct session_options {
 	bool default_permissions;
 };
 
-/* Mounts; mount->session is set. The kernel's first request still has to be served.
- * Errors: -EINVAL (an option that nobody knows), -EPERM, -ENODEV (no FUSE), ... */
+/* Takes the options: mount->session is set, and nothing is mounted. Errors: -EINVAL (an option that
+ * nobody knows), -ENOMEM. */
 int session_create(struct mount *mount, const struct session_options *options,
 		   struct rmem_error *error) RMEM_MUST_CHECK;
+/* Mounts. The kernel's first request still has to be served. Errors: -EPERM, -ENODEV (no FUSE), ...
+ */
+int session_mount(struct mount *mount, const struct session_options *options,
+		  struct rmem_error *error) RMEM_MUST_CHECK;
 void session_destroy(struct mount *mount); /* unmounts if need be; NULL session is fine */
 
 /* Once the kernel has accepted the mount and requests are served: lets it read further ahead of

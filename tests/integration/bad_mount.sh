@@ -68,6 +68,9 @@ config 'servers = [ "tcp:host:1" ];' "$store"
 nothing 'tcp:host:1' "$WORK/bad.cfg" "$MNT"
 config "servers = [ \"shm:$WORK/absent.sock\" ];" "$store"
 nothing 'absent.sock' "$WORK/bad.cfg" "$MNT"
+rm -r "$STORE"
+REFUSE_SECONDS=4 nothing 'option' "$WORK/bad.cfg" "$MNT" -o frobnicate # at once, and nothing is made
+[ ! -e "$STORE" ] || fail "a mount with a wrong option made a store"
 config "servers = [ \"shm:$WORK/file\" ];" "$store"
 nothing "$WORK/file" "$WORK/bad.cfg" "$MNT"
 
