@@ -94,8 +94,6 @@ int bench_echo(const struct bench_line *line, struct rmem_error *error)
 	uint64_t bytes = line->settings.memory_bytes;
 	int rc = bench_line_engine(line, &options, error);
 
-	if (rc == 0 && line->settings.listen == NULL)
-		rc = rmem_fail(error, EINVAL, "--listen says where clients reach this");
 	if (rc == 0)
 		rc = bench_echo_init(&echo, line->settings.listen, bytes != 0 ? bytes : MEMORY_MIN,
 				     &options, error);

@@ -185,6 +185,10 @@ static enum conf_verdict check(const struct bench_line *line)
 
 	if (bench_settings_check(&line->settings, &error) != 0)
 		return complain(&error);
+	if (line->settings.command == BENCH_ECHO && line->settings.listen == NULL) {
+		fputs("rmem-bench: echo needs --listen URL: where clients reach it\n", stderr);
+		return CONF_FAIL;
+	}
 	(void)conf_list(line->conf, "servers", &server_count);
 	if (server_count > 0 && line->settings.servers_given) {
 		fputs("rmem-bench: --servers makes servers, and others are named already: "

@@ -13,6 +13,7 @@ refused 2 'batch.*"0"' "$RMEM_BENCH" bw --batch 0
 refused 2 "unrecognized option '--batch'" "$RMEM_BENCH" lat --batch 4
 refused 2 'too many to prepare' "$RMEM_BENCH" bw --batch 65536 --in-flight 1024
 refused 2 'one or the other' "$RMEM_BENCH" bw --servers 2 --server shm:/nowhere
+refused 2 'echo needs --listen' "$RMEM_BENCH" echo
 refused 2 'engine.lanes.*out of range' "$RMEM_BENCH" bw --set engine.lanes=1000
 refused 1 '1GiB does not fit.*--memory' "$RMEM_BENCH" bw --size 1GiB --memory 64MiB
 refused 1 'nowhere.sock.*rmemd' "$RMEM_BENCH" bw --server "shm:$WORK/nowhere.sock" --op read \
