@@ -363,6 +363,7 @@ void rmem_server_status(const struct rmem_server *server, struct rmem_status *st
 		.program = "rmemd " RMEM_VERSION,
 	};
 	snprintf(status->backing, sizeof(status->backing), "%s", pool->backing);
+	memcpy(status->owner, pool->owner, sizeof(status->owner));
 }
 
 int rmem_server_query_status(const char *url, unsigned timeout_ms, struct rmem_status *status,

@@ -153,6 +153,7 @@ size_t rmem_wire_put_status(void *buffer, const struct rmem_status *status)
 
 	text_put(wire.program, sizeof(wire.program), status->program);
 	text_put(wire.backing, sizeof(wire.backing), status->backing);
+	memcpy(wire.owner, status->owner, sizeof(wire.owner));
 	memcpy(buffer, &wire, sizeof(wire));
 	return sizeof(wire);
 }
@@ -314,6 +315,7 @@ int rmem_wire_get_status(const void *buffer, size_t length, struct rmem_status *
 	status->region_count = le32toh(wire.region_count);
 	status->client_count = le32toh(wire.client_count);
 	status->flags = le32toh(wire.flags);
+	memcpy(status->owner, wire.owner, sizeof(status->owner));
 	if (status->region_count > RMEM_REGIONS_MAX)
 		return -EPROTO;
 	if (text_get(status->program, wire.program, sizeof(wire.program)) != 0)

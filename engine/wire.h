@@ -171,7 +171,8 @@ struct rmem_wire_status {
 	uint32_t reserved0;
 	char program[RMEM_WIRE_NAME_BYTES];    /* and its version */
 	char backing[RMEM_WIRE_BACKING_BYTES]; /* "anonymous" or a path */
-	uint8_t reserved[64];
+	uint8_t owner[RMEM_OWNER_BYTES]; /* whose content it has; zero: nobody's, or not told */
+	uint8_t reserved[48];
 };
 static_assert(sizeof(struct rmem_wire_status) == 416, "wire layout");
 static_assert(offsetof(struct rmem_wire_status, incarnation) == 16, "wire layout");
@@ -184,7 +185,8 @@ static_assert(offsetof(struct rmem_wire_status, client_count) == 52, "wire layou
 static_assert(offsetof(struct rmem_wire_status, flags) == 56, "wire layout");
 static_assert(offsetof(struct rmem_wire_status, program) == 64, "wire layout");
 static_assert(offsetof(struct rmem_wire_status, backing) == 96, "wire layout");
-static_assert(offsetof(struct rmem_wire_status, reserved) == 352, "wire layout");
+static_assert(offsetof(struct rmem_wire_status, owner) == 352, "wire layout");
+static_assert(offsetof(struct rmem_wire_status, reserved) == 368, "wire layout");
 
 /* Request and answer alike. */
 struct rmem_wire_notices {
@@ -305,6 +307,7 @@ struct rmem_status {
 	uint32_t flags;
 	char program[RMEM_WIRE_NAME_BYTES];
 	char backing[RMEM_WIRE_BACKING_BYTES];
+	uint8_t owner[RMEM_OWNER_BYTES]; /* whose content it has; zero: nobody's, or not told */
 };
 
 struct rmem_join {

@@ -31,6 +31,7 @@ enum server_health {
 	SERVER_UP,
 	SERVER_DOWN,
 	SERVER_LOST,	/* up, but its content isn't what the volume knows */
+	SERVER_TAKEN,	/* up, and holds another volume: it would refuse a mount */
 	SERVER_NEW,	/* in the configuration; no mount has used it yet */
 	SERVER_REFUSES, /* to answer us, for want of the right key or of rights to its socket */
 };

@@ -43,7 +43,7 @@ static const char *health_name(enum server_health health)
 {
 	static const char *const names[] = {
 		[SERVER_UP] = "up",   [SERVER_DOWN] = "down",	    [SERVER_LOST] = "lost",
-		[SERVER_NEW] = "new", [SERVER_REFUSES] = "refuses",
+		[SERVER_NEW] = "new", [SERVER_REFUSES] = "refuses", [SERVER_TAKEN] = "taken",
 	};
 
 	return names[health];
@@ -94,17 +94,18 @@ static const char *uuid_text(const uint8_t uuid[16], char text[37])
 
 static void show_server(const struct server_view *server)
 {
-	char size[16], used[16];
+	bool is_known = server->fields.region_count > 0; /* to the volume */
+	char size[16], used[16], uuid[37];
 
 	printf("  %-32s %-5s", server->fields.url, health_name(server->health));
-	if (server->health != SERVER_NEW)
+	if (is_known)
 		printf(" %" PRIu32 " %s, %s, %s used", server->fields.region_count,
 		       server->fields.region_count == 1 ? "region" : "regions",
 		       human(server->pages * VOLUME_PAGE_BYTES, size),
 		       human(server->pages_used * VOLUME_PAGE_BYTES, used));
 	if (has_answered(server))
-		printf("; %s, pid %" PRIu32 ", pool %s of %s, %" PRIu32 " client%s",
-		       server->status.program, server->status.pid,
+		printf("%s %s, pid %" PRIu32 ", pool %s of %s, %" PRIu32 " client%s",
+		       is_known ? ";" : "", server->status.program, server->status.pid,
 		       human(server->status.pool_bytes, size), server->status.backing,
 		       server->status.client_count, server->status.client_count == 1 ? "" : "s");
 	putchar('\n');
@@ -112,8 +113,18 @@ static void show_server(const struct server_view *server)
 		printf("      %s\n", server->error.text);
 	if (server->health == SERVER_LOST)
 		printf("      its memory is not the one that the volume's files are in\n");
+	if (server->health == SERVER_TAKEN)
+		printf("      its memory holds another volume, %s: it refuses mounts of this one\n",
+		       uuid_text(server->status.owner, uuid));
 	if (!server->configured)
 		printf("      not in the configuration\n");
+}
+
+static const char *missing_name(enum server_health health)
+{
+	if (health == SERVER_LOST)
+		return "not the one it was";
+	return health == SERVER_TAKEN ? "another volume's" : "down";
 }
 
 /* What is missing from a volume with servers that are down or lost. */
@@ -128,7 +139,7 @@ static void show_missing(const struct volume_view *view, FILE *out)
 		    server->health == SERVER_REFUSES)
 			continue;
 		fprintf(out, "server %s is %s: %s of data there can't be read", server->fields.url,
-			server->health == SERVER_LOST ? "not the one it was" : "down",
+			missing_name(server->health),
 			human(server->pages_used * VOLUME_PAGE_BYTES, used));
 		fprintf(out, ", and %s free can't be used\n",
 			human((server->pages - server->pages_used) * VOLUME_PAGE_BYTES, used));

@@ -150,13 +150,24 @@ static void judge_sessions(struct volume_view *view)
 	}
 }
 
-static void ask_server(struct server_view *server, bool is_new)
+static bool is_taken(const struct server_view *server, const uint8_t volume[16])
+{
+	static const uint8_t nobody[RMEM_OWNER_BYTES];
+
+	_Static_assert(RMEM_OWNER_BYTES == 16, "owners are volumes");
+	return memcmp(server->status.owner, nobody, sizeof(nobody)) != 0 &&
+	       memcmp(server->status.owner, volume, sizeof(nobody)) != 0;
+}
+
+static void ask_server(struct server_view *server, bool is_new, const uint8_t volume[16])
 {
 	int rc = rmem_server_query_status(server->fields.url, ASK_TIMEOUT_MS, &server->status,
 					  &server->error);
 
 	if (rc != 0)
 		server->health = rc == -EACCES ? SERVER_REFUSES : SERVER_DOWN;
+	else if (is_taken(server, volume))
+		server->health = SERVER_TAKEN;
 	else if (is_new)
 		server->health = SERVER_NEW;
 	else if (server->status.incarnation != server->fields.incarnation)
@@ -208,7 +219,7 @@ static int ask_servers(struct volume_view *view, const struct conf *conf)
 	for (size_t i = 0; i < view->server_count; i++) {
 		struct server_view *server = &view->servers[i];
 
-		ask_server(server, i >= known);
+		ask_server(server, i >= known, view->fields.uuid);
 		if (server->health == SERVER_UP)
 			view->pages_available += server->pages - server->pages_used;
 	}

@@ -59,6 +59,21 @@ same "b a" "$(order b a)" "the order of the servers"
 same "c b a" "$(order c b a)" "the order with a new server"
 same "b a" "$(order b)" "the order without one of them"
 
+# Which has nothing of the volume's, and one whose memory is another volume's.
+POOL_SIZE=64MiB server_start c
+server_url c
+new=$(ctl --set "servers=$URL" status --json | field "d['servers'][0]['state']")
+same new "$new" "the state of a new server"
+says "$URL +new +rmemd " ctl --set "servers=$URL" status
+(CONF=$WORK/other.cfg STORE=$WORK/other && config_write c && mkdir "$WORK/mnt2" && mount_start "$WORK/mnt2" &&
+    mount_stop "$WORK/mnt2")
+says "$URL +taken +rmemd " ctl --set "servers=$URL" status
+other=$("$RMEMCTL" -c "$WORK/other.cfg" status --json | field "d['volume']")
+says "holds another volume, $other" ctl --set "servers=$URL" status
+says "up +1 region" "$RMEMCTL" -c "$WORK/other.cfg" status
+says 'servers_missing.*c.sock' ctl --set "servers=$URL" df --json
+server_stop c
+
 # agree: what rmemctl says of space is what df says of the mount.
 agree() {
     local ours theirs

@@ -85,6 +85,7 @@ START_TEST(a_status_comes_through)
 		.flags = RMEM_STATUS_HUGE_PAGES,
 		.program = "rmemd 1",
 		.backing = "anonymous",
+		.owner = {1, 2, [15] = 16},
 	};
 	struct rmem_status found;
 	size_t length = rmem_wire_put_status(message, &status);
@@ -100,6 +101,7 @@ START_TEST(a_status_comes_through)
 	ck_assert_uint_eq(found.flags, RMEM_STATUS_HUGE_PAGES);
 	ck_assert_str_eq(found.program, "rmemd 1");
 	ck_assert_str_eq(found.backing, "anonymous");
+	ck_assert_mem_eq(found.owner, status.owner, sizeof(found.owner));
 	ck_assert_int_eq(
 		rmem_wire_get_status_request(message, rmem_wire_put_status_request(message)), 0);
 }
@@ -215,7 +217,7 @@ START_TEST(what_is_reserved_has_to_be_zero)
 	EXPECT_RESERVED(16, 32, rmem_wire_get_status_request(message, length));
 	length = rmem_wire_put_status(message, &status);
 	EXPECT_RESERVED(60, 64, rmem_wire_get_status(message, length, &status));
-	EXPECT_RESERVED(352, 416, rmem_wire_get_status(message, length, &status));
+	EXPECT_RESERVED(368, 416, rmem_wire_get_status(message, length, &status));
 }
 END_TEST
 
