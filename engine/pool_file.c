@@ -264,6 +264,28 @@ static int reserve(const struct rmem_pool *pool, uint64_t bytes, int cancel_fd,
 	return rc == 0 ? 0 : rmem_fail_prefix(error, rc, "%s", pool->backing);
 }
 
+/* Of a DAX mount statx() tells for each file whether it is mapped so. */
+static bool is_dax(int fd)
+{
+	struct statx found;
+
+	return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &found) == 0 &&
+	       (found.stx_attributes & STATX_ATTR_DAX) != 0;
+}
+
+/* It works, and what it is for does not: clients read and write the page cache of a disk. */
+static void warn_of_disk(const struct rmem_pool *pool, const struct statfs *system)
+{
+	if (system->f_type == TMPFS_MAGIC || system->f_type == HUGETLBFS_MAGIC ||
+	    is_dax(pool->lock_fd))
+		return;
+	rmem_log_warn(
+		RMEM_LOG_SERVER,
+		"%s: is on no tmpfs, hugetlbfs or DAX device: the kernel writes the pool back "
+		"to a disk, which slows everything down; a file in /dev/shm is in memory",
+		pool->backing);
+}
+
 static int find_page_size(struct rmem_pool *pool, bool *is_memory, struct rmem_error *error)
 {
 	struct statfs system;
@@ -272,6 +294,7 @@ static int find_page_size(struct rmem_pool *pool, bool *is_memory, struct rmem_e
 		return rmem_fail(error, errno, "%s: %s", pool->backing, strerror(errno));
 	pool->page_bytes = RMEM_PAGE_BYTES;
 	*is_memory = system.f_type == TMPFS_MAGIC;
+	warn_of_disk(pool, &system);
 	if (system.f_type == HUGETLBFS_MAGIC) {
 		pool->page_bytes = (uint32_t)system.f_bsize;
 		pool->flags |= RMEM_STATUS_HUGE_PAGES;

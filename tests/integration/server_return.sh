@@ -53,4 +53,17 @@ says ' 256M, ' "$RMEMCTL" -c "$CONF" status
 mount_start
 cmp "$MNT/data" "$SRC/data"
 same_tree "$SRC/tree" "$MNT/tree"
+
+# What is on a disk works too, and is warned of, once.
+warned() {
+    grep -c 'no tmpfs, hugetlbfs or DAX' "$WORK/$1.log" || true
+}
+same 0 "$(warned rmemd)" "warnings of a pool in memory"
+case $(stat -f -c %T "$WORK") in
+ext2/ext3 | xfs)
+    POOL_SIZE=1MiB server_start disk --backing "$WORK/pool"
+    same 1 "$(warned disk)" "warnings of a pool on a disk"
+    ;;
+*) note "$WORK is on no disk that can have a pool" ;;
+esac
 finish
