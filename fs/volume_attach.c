@@ -261,6 +261,9 @@ int volume_attach(struct volume *volume, unsigned server, const struct rmem_serv
 	attach->info = info;
 	pthread_mutex_lock(&volume->region_lock);
 	status = store_update(volume->store, attach_in_store, attach);
+	/* A full store has room for that, or nobody could mount it and remove files. */
+	if (status == -ENOSPC)
+		status = store_shrink(volume->store, attach_in_store, attach);
 	if (status == 0) {
 		follow(volume, server, attach);
 		tell(attach);

@@ -83,6 +83,7 @@ struct begin {
 	struct record_mount_fields mount;
 	struct record_volume_fields volume;
 	uint64_t mount_id;
+	bool is_full; /* the store: only a volume that is there may be used */
 };
 
 static int put_session(struct store_txn *txn, void *user)
@@ -94,7 +95,7 @@ static int put_session(struct store_txn *txn, void *user)
 	int error = store_get(txn, record_key_kind(&key, RECORD_VOLUME), &stored);
 
 	if (error == -ENOENT)
-		error = format(txn, &begin->volume);
+		error = begin->is_full ? -ENOSPC : format(txn, &begin->volume);
 	else if (error == 0)
 		error = record_decode_volume(stored, &begin->volume);
 	if (error != 0)
@@ -146,6 +147,11 @@ int volume_session_begin(struct volume *volume, const struct volume_options *opt
 	snprintf(begin.mount.mountpoint, sizeof(begin.mount.mountpoint), "%s",
 		 options->mountpoint != NULL ? options->mountpoint : "");
 	status = store_update(volume->store, put_session, &begin);
+	if (status == -ENOSPC) {
+		/* Where else could files be removed? */
+		begin.is_full = true;
+		status = store_shrink(volume->store, put_session, &begin);
+	}
 	if (status == -EPROTO)
 		return rmem_fail(error, EPROTO,
 				 "store %s holds something else than a volume of format %u: use "

@@ -449,10 +449,20 @@ START_TEST(an_attach_that_cannot_be_stored_changes_nothing)
 {
 	struct rmem_error error = {0};
 
-	store_fault_arm(-ENOSPC, 1);
-	ck_assert_int_eq(attach(0, "shm:/a", 100, 1, 64 * MIB, &error), -ENOSPC);
+	store_fault_arm(-EIO, 1);
+	ck_assert_int_eq(attach(0, "shm:/a", 100, 1, 64 * MIB, &error), -EIO);
 	ck_assert_uint_eq(store_fault_disarm(), 0);
 	ck_assert_ptr_null(volume_region(fixture.volume, 1));
+	ck_assert_int_eq(attach(0, "shm:/a", 100, 1, 64 * MIB, &error), 0);
+	ck_assert(region(1)->attached);
+}
+END_TEST
+
+START_TEST(a_server_is_attached_also_when_the_store_is_full)
+{
+	struct rmem_error error = {0};
+
+	store_fault_arm(-ENOSPC, 1); /* and the reserve is there */
 	ck_assert_int_eq(attach(0, "shm:/a", 100, 1, 64 * MIB, &error), 0);
 	ck_assert(region(1)->attached);
 }
@@ -663,6 +673,7 @@ static Suite *suite(void)
 	tcase_add_test(servers, a_pool_that_grew_brings_more_regions);
 	tcase_add_test(servers, one_server_under_two_names_is_refused);
 	tcase_add_test(servers, an_attach_that_cannot_be_stored_changes_nothing);
+	tcase_add_test(servers, a_server_is_attached_also_when_the_store_is_full);
 	tcase_add_test(worker, jobs_run_on_the_worker_and_before_the_end);
 	tcase_add_test(worker, every_sync_is_answered);
 	tcase_add_test(worker, a_failed_sync_is_told_to_who_waits);
