@@ -171,6 +171,11 @@ int store_sync(struct store *store)
 	return store->backend->sync(store);
 }
 
+int store_used(struct store_txn *txn, uint64_t *bytes)
+{
+	return txn->store->backend->used(txn, bytes);
+}
+
 void store_holder(struct store *store, char *text, size_t size)
 {
 	store->backend->holder(store, text, size);

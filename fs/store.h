@@ -114,6 +114,12 @@ int store_shrink(struct store *store, store_change *change, void *user) RMEM_MUS
 /* Blocks until everything committed before the call is durable. Any thread, beside transactions. */
 int store_sync(struct store *store) RMEM_MUST_CHECK;
 
+/* How much of the space that it may grow to (store_options.map_bytes) the store takes, what it can
+ * use again not counted. Looks through the list of free pages: not for a hot path. Errors: -EIO,
+ * -ENOMEM.
+ */
+int store_used(struct store_txn *txn, uint64_t *bytes) RMEM_MUST_CHECK;
+
 /* Who holds the store for writing, for a person; "" when nobody does. */
 void store_holder(struct store *store, char *text, size_t size);
 

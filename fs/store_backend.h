@@ -21,6 +21,7 @@ struct store_backend {
 	int (*commit)(struct store_txn *txn);
 	void (*abort)(struct store_txn *txn);
 	int (*sync)(struct store *store);
+	int (*used)(struct store_txn *txn, uint64_t *bytes);
 	void (*holder)(struct store *store, char *text, size_t size);
 	bool (*crashed)(const struct store *store);
 };

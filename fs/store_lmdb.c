@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/checked.h"
 #include "engine/base/hint.h"
 
 int lmdb_error(int code)
@@ -267,6 +268,22 @@ static int lmdb_sync(struct store *base)
 	return 0;
 }
 
+static int lmdb_used(struct store_txn *base, uint64_t *bytes)
+{
+	struct lmdb_store *store = lmdb_store_of(base);
+	uint64_t pages, free_pages;
+	MDB_envinfo info;
+	int error = lmdb_error(mdb_env_info(store->env, &info));
+
+	if (error == 0)
+		error = lmdb_space_count_free(store->env, &free_pages);
+	if (error != 0)
+		return error;
+	pages = info.me_last_pgno + 1;
+	*bytes = (pages - rmem_min_u64(pages, free_pages)) * RMEM_PAGE_BYTES;
+	return 0;
+}
+
 static void lmdb_holder(struct store *base, char *text, size_t size)
 {
 	store_lock_holder(((struct lmdb_store *)base)->folder, text, size);
@@ -289,6 +306,7 @@ const struct store_backend store_lmdb = {
 	.commit = lmdb_commit,
 	.abort = lmdb_abort,
 	.sync = lmdb_sync,
+	.used = lmdb_used,
 	.holder = lmdb_holder,
 	.crashed = lmdb_crashed,
 };

@@ -66,6 +66,9 @@ void lmdb_space_init(struct lmdb_space *space, int fd, uint64_t pages_used, uint
 /* Whether the folder's filesystem keeps its promise that allocated blocks can be written. */
 bool lmdb_space_can_back(const char *folder);
 
+/* Pages within the file that are free, at the last commit. */
+int lmdb_space_count_free(MDB_env *env, uint64_t *pages) RMEM_MUST_CHECK;
+
 /* Begins accounting. -ENOSPC: not even the transaction itself fits. */
 int lmdb_space_begin(struct lmdb_store *store, struct lmdb_txn *txn) RMEM_MUST_CHECK;
 /* Before each put or delete of a value of `bytes`. */

@@ -109,7 +109,7 @@ static int sum_free(MDB_cursor *cursor, uint64_t *pages)
 }
 
 /* LMDB shows its table to readers only, so this is what the last commit left. */
-static int count_free(MDB_env *env, uint64_t *pages)
+int lmdb_space_count_free(MDB_env *env, uint64_t *pages)
 {
 	MDB_cursor *cursor;
 	MDB_txn *reader;
@@ -139,7 +139,7 @@ static RMEM_COLD int take_within(struct lmdb_store *store, struct lmdb_txn *txn)
 	if (txn->base.mode == STORE_SHRINK)
 		return 0;
 	if (!txn->counted) {
-		error = count_free(store->env, &txn->free_pages);
+		error = lmdb_space_count_free(store->env, &txn->free_pages);
 		if (error != 0)
 			return error;
 		txn->counted = true;

@@ -69,6 +69,7 @@ struct volume_view {
 	char *live;
 	struct rmem_error live_error;
 	uint64_t inodes, orphans;
+	uint64_t store_bytes;	    /* that the store takes, of store.map_size */
 	uint64_t pages, pages_used; /* of all servers in the volume */
 	uint64_t pages_available;   /* free, on servers that are up; when they were asked */
 };

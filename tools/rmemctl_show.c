@@ -179,7 +179,9 @@ static void show_people(const struct volume_view *view, const struct conf *conf)
 	       human(view->pages_available * VOLUME_PAGE_BYTES, available), view->inodes);
 	if (view->orphans > 0)
 		printf(", %" PRIu64 " of them deleted and kept open", view->orphans);
-	printf("\nservers\n");
+	printf("\nstore    %s used of %s (store.map_size)\n", human(view->store_bytes, used),
+	       human(conf_size_bytes(conf, "store.map_size"), size));
+	printf("servers\n");
 	for (size_t i = 0; i < view->server_count; i++)
 		show_server(&view->servers[i]);
 	printf("mounts\n");
@@ -251,8 +253,11 @@ static void show_programs(const struct volume_view *view, const struct conf *con
 	printf(",\n  ");
 	print_space(view->pages, view->pages_used);
 	printf(", \"bytes_available\": %" PRIu64, view->pages_available * VOLUME_PAGE_BYTES);
-	printf(", \"inodes\": %" PRIu64 ", \"orphans\": %" PRIu64 ",\n  \"servers\": [\n",
-	       view->inodes, view->orphans);
+	printf(", \"inodes\": %" PRIu64 ", \"orphans\": %" PRIu64 ",\n", view->inodes,
+	       view->orphans);
+	printf("  \"store_bytes_used\": %" PRIu64 ", \"store_bytes_max\": %" PRIu64
+	       ",\n  \"servers\": [\n",
+	       view->store_bytes, conf_size_bytes(conf, "store.map_size"));
 	for (size_t i = 0; i < view->server_count; i++) {
 		print_server(&view->servers[i]);
 		puts(i + 1 < view->server_count ? "," : "");

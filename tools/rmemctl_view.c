@@ -122,6 +122,8 @@ static int read_volume(struct volume_view *view, struct store_txn *txn)
 		error = scan(txn, RECORD_INODE, count_record, &view->inodes);
 	if (error == 0)
 		error = scan(txn, RECORD_ORPHAN, count_record, &view->orphans);
+	if (error == 0)
+		error = store_used(txn, &view->store_bytes);
 	for (size_t i = 0; i < view->server_count && error == 0; i++) {
 		view->pages += view->servers[i].pages;
 		view->pages_used += view->servers[i].pages_used;

@@ -115,6 +115,11 @@ static void faulty_holder(struct store *base, char *text, size_t size)
 	store_holder(((struct faulty_store *)base)->real, text, size);
 }
 
+static int faulty_used(struct store_txn *base, uint64_t *bytes)
+{
+	return store_used(((struct faulty_txn *)base)->real, bytes);
+}
+
 static bool faulty_crashed(const struct store *base)
 {
 	return store_crashed(((const struct faulty_store *)base)->real);
@@ -132,6 +137,7 @@ static const struct store_backend backend = {
 	.abort = faulty_abort,
 	.sync = faulty_sync,
 	.holder = faulty_holder,
+	.used = faulty_used,
 	.crashed = faulty_crashed,
 };
 
