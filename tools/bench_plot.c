@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,12 +46,37 @@ static void put_sizes(const struct bench_plot_curve *curve, FILE *out)
 	fputs(")\n", out);
 }
 
+/* Where all points are in one place gnuplot would make an empty range, and complain. */
+static void put_range(const char *axis, double least, double most, FILE *out)
+{
+	if (least == most)
+		fprintf(out, "set %srange [%.9g:%.9g]\n", axis, least / 2, most * 2);
+}
+
+static void put_ranges(const struct bench_plot *plot, FILE *out)
+{
+	const struct bench_plot_curve *first = &plot->curves[0];
+	double least = INFINITY, most = -INFINITY;
+
+	put_range("x", first->points[0].x, first->points[first->count - 1].x, out);
+	for (size_t i = 0; i < plot->curve_count; i++) {
+		const struct bench_plot_curve *curve = &plot->curves[i];
+
+		for (size_t k = 0; k < curve->count && curve->on_second_axis; k++) {
+			least = fmin(least, curve->points[k].low);
+			most = fmax(most, curve->points[k].high);
+		}
+	}
+	put_range("y2", least, most, out);
+}
+
 static void put_axes(const struct bench_plot *plot, FILE *out)
 {
 	fputs("set logscale x 2\nset xlabel 'message size'\n"
 	      "set grid\nset key left top noenhanced\n",
 	      out);
 	put_sizes(&plot->curves[0], out);
+	put_ranges(plot, out);
 	put_setting(out, "ylabel", plot->y_label);
 	if (plot->is_logarithmic)
 		fputs("set logscale y 10\n", out);

@@ -173,6 +173,7 @@ START_TEST(a_plot_script_quotes_names_and_holds_all_points)
 	written();
 	ck_assert_ptr_nonnull(strstr(text, "set terminal svg "));
 	ck_assert_ptr_nonnull(strstr(text, "set xtics ('1B' 1, '2B' 2)\n"));
+	ck_assert_ptr_null(strstr(text, "xrange"));
 	ck_assert_ptr_nonnull(strstr(text, "set output '/tmp/it''s.svg'\n"));
 	ck_assert_ptr_nonnull(strstr(text, "$curve1 << END\n1 2 1.5 2.5\n2 4 3 5\nEND\n"));
 	ck_assert_ptr_nonnull(strstr(text, "axes x1y1 with yerrorlines title 'left', "));
@@ -196,6 +197,26 @@ START_TEST(a_png_is_drawn_as_one)
 	ck_assert_ptr_nonnull(strstr(text, "set terminal pngcairo "));
 	ck_assert_ptr_nonnull(strstr(text, "set logscale y 10\n"));
 	ck_assert_ptr_null(strstr(text, "y2"));
+	ck_assert_ptr_nonnull(strstr(text, "set xrange [0.5:2]\n")); /* of one size alone */
+}
+END_TEST
+
+START_TEST(a_plot_of_one_point_has_ranges)
+{
+	const struct bench_plot_point point = {4, 1, 1, 1}, other = {4, 6, 6, 6};
+	const struct bench_plot_curve curves[] = {{"left", &point, 1, false},
+						  {"right", &other, 1, true}};
+	struct bench_plot plot = {.path = "a.png",
+				  .title = "t",
+				  .y_label = "y",
+				  .y2_label = "y2",
+				  .curves = curves,
+				  .curve_count = 2};
+
+	bench_plot_script(&plot, out);
+	written();
+	ck_assert_ptr_nonnull(strstr(text, "set xrange [2:8]\n"));
+	ck_assert_ptr_nonnull(strstr(text, "set y2range [3:12]\n"));
 }
 END_TEST
 
@@ -213,6 +234,7 @@ int main(void)
 	tcase_add_test(tcase, more_facts_and_notes_than_there_is_room_for_do_no_harm);
 	tcase_add_test(tcase, a_plot_script_quotes_names_and_holds_all_points);
 	tcase_add_test(tcase, a_png_is_drawn_as_one);
+	tcase_add_test(tcase, a_plot_of_one_point_has_ranges);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
