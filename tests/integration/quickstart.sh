@@ -36,6 +36,9 @@ same 2 "$(running | wc -l)" "processes"
 says 'rmemd\.sock' timeout 10 "$RMEMCTL" -c "$RMEM_QUICKSTART/quickstart.cfg" status
 before=$(running)
 quick 'runs already'
+quick 'runs already' "$RMEM_QUICKSTART/mnt/"
+mkdir "$WORK/elsewhere"
+refused 1 'runs already, on .*/quick/mnt, so not on .*elsewhere' "$quickstart" "$WORK/elsewhere"
 same "$before" "$(running)" "processes after a second start"
 
 # In use: it says so and everything stays.
@@ -60,6 +63,12 @@ cmp "$RMEMFS" "$WORK/my mount/rmemfs"
 quick 'stopped' --stop
 [ -d "$WORK/my mount" ] || fail "--stop removed the user's folder"
 same "" "$(ls -A "$WORK/my mount")" "what is in the user's folder"
+
+# What can't be a mount point.
+echo precious >"$WORK/file"
+refused 1 'file is not a folder' "$quickstart" "$WORK/file"
+same precious "$(cat "$WORK/file")" "the file"
+[ ! -e "$RMEM_QUICKSTART" ] || fail "a refused start left $(ls -A "$RMEM_QUICKSTART")"
 
 # A folder that is used for something else is not touched.
 mkdir "$WORK/quick"
