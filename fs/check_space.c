@@ -279,7 +279,8 @@ static int visit_bitmap(void *user, struct store_slice key, struct store_slice v
 		return 0;
 	if (region == NULL && id != 0 && id < check->volume.region_next)
 		check_report(check, CHECK_NOTE, true,
-			     "record %s is of memory that was lost: it goes with the next mount",
+			     "the list of pages in use of memory that a server has lost is still "
+			     "there (record %s); the next mount removes it, and nothing is to do",
 			     check_key_text(key, text));
 	else
 		check_report(check, CHECK_LEAK, true, "record %s is a bitmap of no server's memory",

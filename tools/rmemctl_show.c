@@ -109,7 +109,7 @@ static void show_server(const struct server_view *server)
 		       human(server->status.pool_bytes, size), server->status.backing,
 		       server->status.client_count, server->status.client_count == 1 ? "" : "s");
 	putchar('\n');
-	if (!has_answered(server))
+	if (server->health == SERVER_DOWN) /* why one refuses is told on stderr */
 		printf("      %s\n", server->error.text);
 	if (server->health == SERVER_LOST)
 		printf("      its memory is not the one that the volume's files are in\n");

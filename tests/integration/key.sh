@@ -32,6 +32,8 @@ for key in none "$WORK/third"; do
         ! grep -qE "pid(\": | )${SERVER_PID[rmemd]}\b|client|pool" <<<"${output%mounts*}" ||
             fail "tells of the server: $output"
     done
+    output=$("$RMEMCTL" -c "$CONF" status --set auth.key_file="$key" 2>&1) || true
+    same 1 "$(grep -c auth.key_file <<<"$output")" "lines that say why a server refuses"
     refused 2 'auth.key_file' "$RMEMCTL" -c "$CONF" df --set auth.key_file="$key"
 done
 refused 2 'No such file' "$RMEMCTL" -c "$CONF" status --set auth.key_file="$WORK/none"
