@@ -209,11 +209,24 @@ START_TEST(a_failure_ends_what_follows_and_spares_what_was_before)
 }
 END_TEST
 
+static void expect_flushed(unsigned from, unsigned to)
+{
+	struct rmem_completion completion;
+
+	for (unsigned i = from; i < to; i++) {
+		ck_assert_uint_eq(rig_reap(&rig, &completion, 1), 1);
+		ck_assert_uint_eq(completion.id, i);
+		ck_assert_int_eq(completion.status, RMEM_WC_FLUSHED);
+	}
+}
+
+/* Full once, and one request more: to a queue pair in error soft-RoCE of Linux 6.1 counts a
+ * doorbell as one request, flushes all that it finds, and when its count has gone round the queue
+ * it finds none any more. The engine posts one request to such a lane. */
 START_TEST(a_lane_in_error_is_full_like_any_other)
 {
-	struct rmem_completion completions[4];
 	struct rmem_wr wrs[1000], *bad = NULL;
-	unsigned ended = 0;
+	unsigned taken;
 
 	rig_open(&rig, &(struct rig_shape){_i, 1, 4, 1000, NULL});
 	rig.fabric->lane_abort(rig.lanes[0]);
@@ -221,20 +234,12 @@ START_TEST(a_lane_in_error_is_full_like_any_other)
 		wrs[i] = rig_wr(&rig, RMEM_WR_WRITE, i, &somewhere);
 	rig_chain(wrs, RMEM_COUNT_OF(wrs));
 	ck_assert_int_eq(rig.fabric->lane_post(rig.lanes[0], wrs, &bad), -EAGAIN);
-	while (ended < RMEM_COUNT_OF(wrs)) {
-		int count = rig.fabric->cq_poll(rig.cq, completions, 4);
-
-		for (int i = 0; i < count; i++) {
-			ck_assert_uint_eq(completions[i].id, ended++);
-			ck_assert_int_eq(completions[i].status, RMEM_WC_FLUSHED);
-		}
-		if (bad != NULL) {
-			struct rmem_wr *next = bad;
-
-			bad = NULL;
-			(void)!rig.fabric->lane_post(rig.lanes[0], next, &bad);
-		}
-	}
+	ck_assert(bad >= &wrs[4]);
+	taken = (unsigned)(bad - wrs);
+	expect_flushed(0, taken);
+	wrs[taken].next = NULL;
+	rig_post(&rig, 0, &wrs[taken]);
+	expect_flushed(taken, taken + 1);
 	rig_expect_silence(&rig);
 	rig_close(&rig);
 }
