@@ -33,6 +33,7 @@ check           module  check
 clang           command clang
 fio             command fio
 gcc-aarch64-linux-gnu command aarch64-linux-gnu-gcc
+libc6-dev-arm64-cross file /usr/aarch64-linux-gnu/lib/crti.o
 git             command git
 gnuplot-nox     command gnuplot
 ibverbs-utils   command ibv_rc_pingpong
