@@ -13,7 +13,6 @@
 
 #include <unistd.h>
 
-
 #define STAMP_BITS   23u
 #define STAMP_MASK   ((1u << STAMP_BITS) - 1)
 #define WRITTEN	     (UINT64_C(1) << STAMP_BITS)

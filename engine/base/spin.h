@@ -3,9 +3,9 @@
  *
  * Polling pays when it outlasts the wait. How long waits are, the fabric and the other end decide:
  * a card answers in some microseconds, an emulated one or a busy peer in hundreds. So a sleep that
- * ended after a wait of up to SPIN_GROWTH times the base makes the next spins twice as long as that
- * wait, and one that took longer than any spin may makes them as short as at first: who waits for
- * something rare sleeps, at the cost of one long spin. */
+ * ended after a wait of up to RMEM_SPIN_GROWTH times the base makes the next spins twice as long as
+ * that wait, and one that took longer than any spin may makes them as short as at first: who waits
+ * for something rare sleeps, at the cost of one long spin. */
 #pragma once
 
 #include <stdbool.h>
