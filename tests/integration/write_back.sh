@@ -32,7 +32,8 @@ for round in 1 2; do
     store_size=$(stat -c %s "$MNT/busy")
     [ "$(wc -c <"$MNT/busy")" = "$store_size" ] || fail "what the crash left cannot be read"
 done
-says '"throttled_writes": [1-9]' bash -c "dd if=/dev/zero of='$MNT/busy' bs=64k count=300 conv=fsync &&
+says '"throttled_writes": [1-9]' bash -c "for n in 1 2 3 4; do
+    dd if=/dev/zero of='$MNT/busy'\$n bs=64k count=100 conv=fsync & done; wait
     '$RMEMCTL' -c '$CONF' status --json"
 mount_stop
 
